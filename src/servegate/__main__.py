@@ -1,0 +1,5 @@
+"""`python -m servegate` is `servegate`."""
+
+from servegate.cli import main
+
+main()

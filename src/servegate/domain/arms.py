@@ -1,0 +1,44 @@
+"""Arms: one role, one engine, one serving config."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from servegate.domain.records import Json, Record
+
+ARM_NAME = re.compile(r"baseline|candidate(\.[a-z0-9][a-z0-9_-]{0,39})?")
+"""Names of arms are never user text: `baseline`, `candidate`, or `candidate.<knob>` for an attribution arm."""
+
+
+class Role(StrEnum):
+    """What an arm is for."""
+
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+
+
+class ServingConfig(Record):
+    """The engine's own YAML, read and checked.
+
+    `options` maps canonical option names (dashes, no leading `--`) to plain JSON values, in the order of the
+    file; `sha256` is the hash of the file's bytes, which go unchanged into the run directory.
+    """
+
+    path: str
+    sha256: str
+    text: str
+    options: dict[str, Json]
+
+
+class Arm(Record):
+    """One arm as the plan holds it. `argv` is what serves it, less host, port and served name (fresh each start)."""
+
+    name: str
+    role: Role
+    session: int
+    engine_kind: str
+    executable: str
+    config: ServingConfig
+    argv: tuple[str, ...]
+    environment: dict[str, str]

@@ -1,0 +1,217 @@
+"""What was observed: engine facts, manifests, and measurements with their columns.
+
+A check either measured (`Measurement`), measured in part (`partial` is set), or did not (`NotMeasured`); an absent
+measurement is never an empty one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ConfigDict, Field
+
+from servegate.domain.records import Json, Record
+
+Columns = dict[str, npt.NDArray[Any]]
+"""Columns stored beside a measurement: name -> array whose first axis is the row."""
+
+
+class ItemStatus(StrEnum):
+    """What became of one request. Only `ok` may be scored; none of the others is ever "wrong" or "equal"."""
+
+    OK = "ok"
+    TRUNCATED = "truncated"
+    REASONING_ONLY = "reasoning_only"
+    EMPTY = "empty"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+
+
+class Reason(Record):
+    """Why something is missing: a stable code and a sentence."""
+
+    code: str
+    message: str
+
+
+class NotMeasured(Record):
+    """A check that did not measure an arm, and why."""
+
+    reason: Reason
+
+
+class Measurement(Record):
+    """Raw result of one check on one arm; subclasses add fields.
+
+    Tuples hold one record per sample. Items of ragged columns carry `first_row` and `rows`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
+    )
+
+    columns: Columns = Field(default_factory=dict, exclude=True, repr=False)
+    partial: Reason | None = Field(default=None, exclude=True)
+
+    SAMPLES: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that hold one record per sample; steps append to them."""
+
+    def joined(self, later: Self) -> Self:
+        """Return this measurement followed by a later step of the same check on the same arm.
+
+        Sample tuples are concatenated and their rows shifted; every other field must be equal.
+
+        Raises:
+            ValueError: the steps differ in a field that describes the whole measurement.
+        """
+        shift = max((len(column) for column in self.columns.values()), default=0)
+        values: dict[str, Any] = {
+            "partial": self.partial or later.partial,
+            "columns": {
+                name: np.concatenate([side[name] for side in (self.columns, later.columns) if name in side])
+                for name in sorted({*self.columns, *later.columns})
+            },
+        }
+        for name in type(self).model_fields:
+            if name in values:
+                continue
+            mine, theirs = getattr(self, name), getattr(later, name)
+            if name in self.SAMPLES:
+                values[name] = (*mine, *(_shifted(item, shift) for item in theirs))
+            elif mine == theirs:
+                values[name] = mine
+            else:
+                raise ValueError(f"steps of one measurement differ in {name!r}: {mine!r} and {theirs!r}")
+        return type(self)(**values)
+
+
+def _shifted(item: Any, shift: int) -> Any:
+    first_row = getattr(item, "first_row", None)
+    return item if first_row is None else item.model_copy(update={"first_row": first_row + shift})
+
+
+class Quantization(Record):
+    """Weight quantization: what was asked for, what the log says was done, and the precision it computes in."""
+
+    requested: str | None = None
+    resolved: str | None = None
+    effective_precision: str | None = None
+
+
+class Requested(Record):
+    """A value that was asked for and the value that the log shows."""
+
+    requested: str | None = None
+    resolved: str | None = None
+
+
+class Kernel(Record):
+    """One `Selected <kernel> for <layers>` line; `line` numbers a line of server.log from 1."""
+
+    kernel: str
+    layers: str
+    count: int
+    line: int
+
+
+class LogWarning(Record):
+    """A known warning of the engine: its stable code, how often it came, and its first line."""
+
+    code: str
+    count: int
+    line: int
+
+
+class Diagnosis(Record):
+    """Why an engine did not start: the first exception of the worker, its line, a known workaround if there is one."""
+
+    code: str
+    exception: str
+    line: int | None
+    workaround: str | None = None
+
+
+class EngineStatus(StrEnum):
+    """How an arm came to be served."""
+
+    READY = "ready"
+    FAILED = "failed"
+    ATTACHED = "attached"
+    REPLAYED = "replayed"
+
+
+class EngineFacts(Record):
+    """What an engine said about itself while it started. Unknown is `None` with a reason, never a default."""
+
+    role: str
+    session: int
+    status: EngineStatus = Field(exclude=True)
+    version: str | None
+    version_reason: str | None = None
+    argv: tuple[str, ...] = ()
+    pid: int | None = None
+    max_model_len: int | None = None
+    max_model_len_reason: str | None = None
+    quantization: Quantization = Quantization()
+    kv_cache_dtype: Requested = Requested()
+    kernels: tuple[Kernel, ...] = ()
+    quantized_layers: int | None = None
+    quantized_layers_reason: str | None = None
+    attention_backend: str | None = None
+    attention_backend_reason: str | None = None
+    device: str | None = None
+    """`cuda`, `cpu`, ... as the log shows it."""
+    weights_gib: float | None = None
+    weights_gib_reason: str | None = None
+    kv_cache_gib: float | None = None
+    kv_cache_gib_reason: str | None = None
+    kv_cache_tokens: int | None = None
+    kv_cache_tokens_reason: str | None = None
+    warnings: tuple[LogWarning, ...] = ()
+    phases_s: dict[str, float] = {}
+    """Seconds of each phase of the start: spawn, load, compile, warm_up, ready (only those that were seen)."""
+    sampling_defaults: Json | None = None
+    sampling_defaults_reason: str | None = None
+    diagnosis: Diagnosis | None = None
+
+
+class Gpu(Record):
+    """One accelerator as NVML names it."""
+
+    name: str
+    uuid: str
+    compute_capability: str
+    memory_gib: float
+    mig: bool
+
+
+class Manifest(Record):
+    """The environment of one arm. `environment` holds allow-listed variables only, never secrets."""
+
+    host: str
+    os: str
+    cpu: str
+    cpu_count: int
+    memory_gib: float
+    gpus: tuple[Gpu, ...]
+    gpus_reason: str | None = None
+    driver: str | None
+    driver_reason: str | None = None
+    cuda: str | None
+    cuda_reason: str | None = None
+    packages: dict[str, str]
+    servegate: str
+    lm_eval: str | None
+    lm_eval_reason: str | None = None
+    engine: dict[str, Json]
+    environment: dict[str, str]
+
+
+def sha256_of_token_ids(token_ids: tuple[int, ...]) -> str:
+    """Return sha256 of token ids as little-endian int32, so that two arms' prompts can be proven equal."""
+    return hashlib.sha256(np.asarray(token_ids, dtype="<i4").tobytes()).hexdigest()

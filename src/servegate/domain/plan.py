@@ -1,0 +1,89 @@
+"""The plan: a fully resolved, hashable statement of what will be done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from servegate.domain.arms import Arm
+from servegate.domain.records import Json, Record
+
+
+class Knob(Record):
+    """One serving option (or environment variable) in which the arms differ; an absent side is `None`."""
+
+    name: str
+    baseline: Json
+    candidate: Json
+    source: str
+
+
+class Step(Record):
+    """One step of the schedule: `step` numbers a round of a check (or a block of load) from 0."""
+
+    session: int
+    arm: str
+    check: str
+    step: int
+
+
+class Setting(Record):
+    """One effective setting and where its value came from: `default`, `policy`, the config file, or an option."""
+
+    value: Json
+    source: str
+
+
+class ModelSource(Record):
+    """Which model the baseline serves; `revision` is `None` for a local directory."""
+
+    source: str
+    revision: str | None
+    revision_reason: str | None = None
+    config: Json | None = None
+    config_reason: str | None = None
+
+
+class Fingerprints(Record):
+    """Hashes that say whether two runs may be compared, or one run judged again.
+
+    `workload`: settings outside `limits`, input hashes, harness versions. `policy`: limits and verdict rules.
+    `arms`: model, serving config, environment and engine of each arm.
+    """
+
+    workload: str
+    policy: str
+    arms: dict[str, str]
+
+
+class Plan(Record):
+    """What will be done, in full. Two equal plans measure the same thing."""
+
+    gate: str
+    policy: str
+    arms: dict[str, Arm]
+    knobs: tuple[Knob, ...]
+    settings: dict[str, Setting]
+    checks: dict[str, Json]
+    """Effective settings of every check that is on, as JSON."""
+    inputs: dict[str, str]
+    """Path of every input file (as the config names it) -> sha256 of its bytes."""
+    schedule: tuple[Step, ...]
+    model: ModelSource
+    fingerprints: Fingerprints
+    rounds: int
+
+    def fingerprint(self) -> str:
+        """Return the sha256 of the plan's canonical JSON."""
+        return sha256_of(self.to_json())
+
+
+def sha256_of(value: Json) -> str:
+    """Return sha256 (lower-case hex) of the canonical JSON of a value: ASCII, sorted keys, no NaN."""
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def sha256_of_text(text: str) -> str:
+    """Return sha256 of a text's UTF-8 bytes; lone surrogates pass, since model output may hold them."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,149 @@
+"""What probes send to an endpoint and what they bring back."""
+
+from __future__ import annotations
+
+from servegate.domain.evidence import ItemStatus
+from servegate.domain.records import Json, Record
+
+
+class Endpoint(Record):
+    """Where an arm is served: base URL without `/v1`, and the served model name (with its nonce)."""
+
+    base_url: str
+    model: str
+    tokenizer: str
+    """Path or hub id of the tokenizer, for tools that count tokens on the client."""
+
+
+class ChatPrompt(Record):
+    """A prompt before rendering: OpenAI chat messages."""
+
+    id: str
+    messages: tuple[dict[str, Json], ...]
+
+
+class Rendered(Record):
+    """A prompt rendered to token ids by the endpoint's own tokenizer and chat template."""
+
+    id: str
+    token_ids: tuple[int, ...]
+
+
+class CompletionRequest(Record):
+    """One completion with every sampling parameter pinned, so that no engine default can differ between arms."""
+
+    id: str
+    token_ids: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    top_logprobs: int = 0
+    cache_salt: str = ""
+    """Requests of different salts share no prefix cache."""
+
+
+class Completion(Record):
+    """What came back for one request. `error` explains every status that is not `ok` or `truncated`."""
+
+    id: str
+    status: ItemStatus
+    finish_reason: str | None = None
+    text: str = ""
+    reasoning: str | None = None
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float | None, ...] = ()
+    top_ids: tuple[tuple[int, ...], ...] = ()
+    top_logprobs: tuple[tuple[float, ...], ...] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    e2e_latency_s: float | None = None
+    error: str | None = None
+
+
+class LoadSpec(Record):
+    """One load-test point: fixed lengths, `ignore_eos`, everything sent at once up to `concurrency`."""
+
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    requests: int
+    warm_up_requests: int
+    seed: int
+    label: str
+    """Names the raw files of this point; [a-z0-9-]+."""
+
+
+class LoadResult(Record):
+    """What the load generator reported for one point. Percentiles are maps such as {"mean": ..., "p50": ..., "p99": ...}."""
+
+    requests: int
+    completed: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    duration_s: float
+    output_tokens_per_second: float
+    ttft_ms: dict[str, float]
+    tpot_ms: dict[str, float]
+    itl_ms: dict[str, float]
+    e2e_latency_s: dict[str, float]
+    prefix_cache_hit_rate: float | None = None
+    prefix_cache_hit_rate_reason: str | None = None
+    command: tuple[str, ...] = ()
+
+
+class EvaluationSpec(Record):
+    """One pass of one task: by lm-eval's own name, or rows of a local file (`questions` set).
+
+    Rows are {"question": ..., "answer": ...} with the answer's last line `#### N`, as in GSM8K.
+    """
+
+    task: str
+    shots: int
+    fewshot: tuple[dict[str, str], ...] = ()
+    questions: tuple[dict[str, str], ...] = ()
+    limit: int | None = None
+    max_tokens: int
+    concurrency: int
+    max_length: int
+    add_bos: bool
+    seed: int
+    label: str
+
+
+class EvaluatedRow(Record):
+    """One row of lm-eval's sample log: one document under one filter."""
+
+    doc_id: int
+    filter: str
+    doc_hash: str
+    target_hash: str
+    prompt_hash: str
+    question: str
+    target: str
+    response: str
+    extracted: str
+    score: float
+
+
+class Evaluation(Record):
+    """What lm-eval reported for one pass."""
+
+    task: str
+    version: str
+    metric: str
+    filters: tuple[str, ...]
+    rows: tuple[EvaluatedRow, ...]
+    lm_eval: str
+    command: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    null_answer: str = ""
+    """The response of a row whose answer was null; such a row is no answer. The default is lm-eval's own."""

@@ -1,0 +1,94 @@
+"""The shapes that collaborators must have: engines, sessions, probes, progress.
+
+All calls are synchronous; concurrency lives inside a probe. Real ones are made in `cli`, fakes in `tests/fakes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from servegate.domain.arms import Arm
+from servegate.domain.evidence import EngineFacts
+from servegate.domain.workload import (
+    ChatPrompt,
+    Completion,
+    CompletionRequest,
+    Endpoint,
+    Evaluation,
+    EvaluationSpec,
+    LoadResult,
+    LoadSpec,
+    Rendered,
+)
+
+Advance = Callable[[int], None]
+"""Tell the progress display that so many more items are done."""
+
+
+class Completions(Protocol):
+    """Renders prompts and completes them."""
+
+    def render(self, prompts: Sequence[ChatPrompt]) -> tuple[Rendered, ...]:
+        """Return the token ids of each prompt under the endpoint's own chat template, in the same order."""
+
+    def complete(self, requests: Sequence[CompletionRequest], concurrency: int, advance: Advance) -> tuple[Completion, ...]:
+        """Complete every request; a failed one comes back with its status, it never raises or goes missing."""
+
+
+class LoadGenerator(Protocol):
+    """Loads the endpoint and reports throughput and latency."""
+
+    def load(self, spec: LoadSpec) -> LoadResult:
+        """Run one point. Raises MeasurementError when the tool fails or its result is unreadable."""
+
+
+class Evaluator(Protocol):
+    """Scores a task against the endpoint."""
+
+    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
+        """Run one pass of one task. Raises MeasurementError when the tool fails or its result is unreadable."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Instruments that a check points at an endpoint."""
+
+    completions: Completions
+    load_generator: LoadGenerator
+    evaluator: Evaluator
+
+
+class Session(Protocol):
+    """An arm that is being served."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it answers."""
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What it said about itself while it started."""
+
+    def ensure_alive(self) -> None:
+        """Raise EngineError with the first exception of its log when our child is gone."""
+
+
+class Engine(Protocol):
+    """A kind of server. A failed start raises `EngineError`; its facts are then on the exception as `facts`."""
+
+    def session(self, arm: Arm, log_path: Path) -> AbstractContextManager[Session]:
+        """Serve the arm; the whole log goes to `log_path`; on leaving, nothing of it is left running."""
+
+
+class Progress(Protocol):
+    """Shows what is going on."""
+
+    def stage(self, title: str, arm: str | None, total: int | None) -> AbstractContextManager[Advance]:
+        """Show a stage while the context is open; `total` items, or unknown."""
+
+    def say(self, line: str) -> None:
+        """Print one line above the display."""
