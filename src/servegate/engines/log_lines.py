@@ -1,0 +1,47 @@
+"""vLLM's log, line by line: who wrote it, at which level, what it says.
+
+    (EngineCore pid=5547) ERROR 11-29 18:02:11 [core.py:1231] ValueError: Free memory on device ...
+    `- writer             `- level                            `- text
+
+Several processes write into one file, so a traceback's lines may lie between another's; `writer` tells them apart. Lines
+are numbered from 1 as a text editor numbers them: only a line feed ends a line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_WRITER = re.compile(r"^\(([^()]{1,80})\) ?")
+_LEVEL = re.compile(r"^(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,120}\] ?")
+MAX_LINE = 20_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a log without its decoration; `level` is empty for lines that were not logged but printed."""
+
+    number: int
+    writer: str
+    level: str
+    text: str
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether a process below the API server wrote it: that is where the first cause of a failed start stands."""
+        return self.writer.startswith(("Worker", "VllmWorker", "EngineCore"))
+
+
+def lines_of(text: str) -> list[Line]:
+    """Return the lines of a log; each is cut at MAX_LINE characters."""
+    found = []
+    for number, raw in enumerate(text.split("\n"), 1):
+        rest = _ANSI.sub("", raw[:MAX_LINE]).rstrip("\r")
+        writer = level = ""
+        if match := _WRITER.match(rest):
+            writer, rest = match[1], rest[match.end() :]
+        if match := _LEVEL.match(rest):
+            level, rest = match[1], rest[match.end() :]
+        found.append(Line(number, writer, level, rest))
+    return found

@@ -1,0 +1,236 @@
+"""What vLLM said about itself while it started, out of its log. Pure: text in, facts out.
+
+The log is no interface: its wording changes between versions (0.25 names GPU memory, the CPU build never does), so every
+fact may be missing, and a missing fact is None with its reason, never a default. Tested on recorded logs of every
+version that we have met. Quantization is read from what was *done* (`Selected ... for ...`), because an engine that
+was asked for FP8 may compute in BF16 after unpacking the weights (W8A16), and that is another experiment.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from servegate.domain.evidence import EngineFacts, Kernel, LogWarning, Quantization, Requested
+from servegate.domain.records import Json
+from servegate.engines.log_lines import Line, lines_of
+
+PHASES = {
+    "spawn": "starting processes",
+    "load": "loading the model",
+    "compile": "compiling",
+    "warm_up": "warming up",
+    "ready": "waiting for the first answer",
+}
+"""Phases of a start in their order, in words; `phase_begun` tells when the next one begins."""
+
+_BEGINS = (
+    ("load", re.compile(r"Initializing a V1 LLM engine")),
+    ("compile", re.compile(r"for vLLM's torch\.compile|Warming up model for the compilation")),
+    ("warm_up", re.compile(r"KV cache size: [\d,]+ tokens")),
+    ("ready", re.compile(r"Starting vLLM (?:API )?server|Application startup complete")),
+)
+
+_MOST_DIGITS = 15
+"""Longer numbers are no sizes, times or token counts, whatever wrote them there."""
+_INITIALIZING = re.compile(r"Initializing a V1 LLM engine \(v([\w.+-]+)\) with config: (.*)")
+_KERNELS = (
+    re.compile(r"^Selected (\w{1,120}) for (\w{1,120})$"),
+    re.compile(r"^Using (\w{1,120}) for (\w{1,60}(?: (?:GEMM|MoE)|LinearMethod))$"),
+    re.compile(r"^Using '?(\w{1,120})'? (?:\w+ )?MoE backend"),
+)
+_WARNINGS: tuple[tuple[str, str], ...] = (
+    ("fp8_weight_only", "does not have native support for FP8 computation"),
+    ("kv_scales_missing", "without a proper scaling factor|Using KV cache scaling factor 1.0"),
+    ("weights_not_initialized", "weights were not initialized from"),
+    ("moe_config_missing", "Using default MoE config"),
+    ("block_fp8_config_missing", "Using default W8A8 Block FP8 kernel config"),
+    ("jit_while_serving", "JIT compilation during inference"),
+    ("eager_mode", "Enforce eager set"),
+    ("triton_missing", "Triton is not installed"),
+    ("old_model_runner", "using the V1 model runner instead"),
+    ("tcmalloc_missing", "libtcmalloc is not found"),
+    ("openmp_missing", "libiomp is not found"),
+    ("file_limit", "Found ulimit of"),
+    ("sampling_defaults", "sampling parameters have been overridden"),
+    ("slow_worker", "No available shared memory broadcast block"),
+)
+"""Stable code, what gives it away. Counted over the text that is handed in, which is the start."""
+
+
+def phase_begun(text: str) -> str | None:
+    """Return the last phase whose beginning a piece of the log shows, or None."""
+    return next((phase for phase, pattern in reversed(_BEGINS) if pattern.search(text)), None)
+
+
+def read_log(text: str, base: EngineFacts) -> EngineFacts:
+    """Return `base` with every fact that the log gives; what `base` already knows is kept."""
+    lines = lines_of(text)
+    config = _engine_config(lines)
+    resolved = _named(config, "quantization")
+    kernels = tuple(_kernels(lines))
+    warnings = tuple(_warnings(lines))
+    device = _named(config, "device_config")
+    precision = _precision(resolved, _named(config, "dtype"), kernels, warnings)
+    found: dict[str, Any] = {
+        "version": config[0] if config else _first(lines, r"version (\d[\w.+-]*)$"),
+        "max_model_len": _integer(_first(lines, r"Using max model len (\d+)") or _named(config, "max_seq_len")),
+        "quantization": Quantization(
+            requested=_asked(lines, "quantization"),
+            resolved=resolved.lower() if resolved else None,
+            effective_precision=precision,
+        ),
+        "kv_cache_dtype": Requested(requested=_asked(lines, "kv_cache_dtype"), resolved=_named(config, "kv_cache_dtype")),
+        "kernels": kernels,
+        "quantized_layers": _integer(_first(lines, r"Quantizing (\d+) layers of types")),
+        "attention_backend": _attention(lines),
+        "device": device,
+        "weights_gib": _number(_first(lines, r"Model loading took ([\d.]+) GiB")),
+        "kv_cache_gib": _number(
+            _first(lines, r"Available KV cache memory: ([\d.]+) GiB")
+            or _first(lines, r"set \(([\d.]+)/[\d.]+\) GiB for KV cache")
+        ),
+        "kv_cache_tokens": _integer(_first(lines, r"KV cache size: ([\d,]+) tokens")),
+        "warnings": warnings,
+        "phases_s": base.phases_s or _phases(lines),
+        "sampling_defaults": _sampling_defaults(lines),
+    }
+    found = {name: value for name, value in found.items() if getattr(base, name) in (None, (), {}) or not _plain(value)}
+    return base.model_copy(update={**found, **_reasons(base, found, resolved, device)})
+
+
+def _plain(value: object) -> bool:
+    """Whether a known value of `base` may stand instead; composite facts come from the log alone."""
+    return not isinstance(value, Quantization | Requested | tuple | dict)
+
+
+def _reasons(base: EngineFacts, found: dict[str, Any], resolved: str | None, device: str | None) -> dict[str, str]:
+    """Return a reason for every fact that is missing, and nothing for those that are known."""
+    silent = "the engine's log does not say"
+    texts = {
+        "version": silent,
+        "max_model_len": silent,
+        "quantized_layers": "nothing was quantized while loading" if resolved == "None" else silent,
+        "attention_backend": "the engine does not name the CPU's attention backend" if device == "cpu" else silent,
+        "weights_gib": "the engine does not log the size of loaded weights on a CPU" if device == "cpu" else silent,
+        "kv_cache_gib": silent,
+        "kv_cache_tokens": silent,
+        "sampling_defaults": "the log names no defaults from generation_config.json",
+    }
+    return {f"{name}_reason": text for name, text in texts.items() if found.get(name, getattr(base, name)) is None}
+
+
+def _engine_config(lines: Sequence[Line]) -> tuple[str, str] | None:
+    """Return (version, the config as printed) of the line that announces the engine."""
+    return next(((match[1], match[2]) for line in lines if (match := _INITIALIZING.search(line.text))), None)
+
+
+def _named(config: tuple[str, str] | None, name: str) -> str | None:
+    """Return the value of `name=value` at the top of the printed config: values with a comma are cut there."""
+    match = re.search(rf"(?:^|, ){name}=([^,\s]+)", config[1]) if config else None
+    return match[1] if match else None
+
+
+def _asked(lines: Iterable[Line], name: str) -> str | None:
+    arguments = next((line.text for line in lines if "non-default args: " in line.text), "")
+    match = re.search(rf"'{name}': '([^']*)'", arguments)
+    return match[1] if match else None
+
+
+def _first(lines: Iterable[Line], pattern: str) -> str | None:
+    compiled = re.compile(pattern)
+    return next((match[1] for line in lines if (match := compiled.search(line.text))), None)
+
+
+def _integer(text: str | None) -> int | None:
+    digits = (text or "").replace(",", "")
+    return int(digits) if 0 < len(digits) <= _MOST_DIGITS else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text and len(text) <= _MOST_DIGITS else None
+    except ValueError:
+        return None
+
+
+def _kernels(lines: Iterable[Line]) -> Iterable[Kernel]:
+    seen: dict[tuple[str, str], list[int]] = {}
+    for line in lines:
+        for pattern in _KERNELS:
+            if match := pattern.search(line.text):
+                layers = match[2] if pattern.groups > 1 else "mixture of experts"
+                seen.setdefault((match[1], layers), []).append(line.number)
+    for (kernel, layers), numbers in seen.items():
+        yield Kernel(kernel=kernel, layers=layers, count=len(numbers), line=numbers[0])
+
+
+def _warnings(lines: Sequence[Line]) -> Iterable[LogWarning]:
+    for code, pattern in _WARNINGS:
+        numbers = [line.number for line in lines if re.search(pattern, line.text)]
+        if numbers:
+            yield LogWarning(code=code, count=len(numbers), line=numbers[0])
+
+
+def _precision(
+    resolved: str | None, dtype: str | None, kernels: Sequence[Kernel], warnings: Sequence[LogWarning]
+) -> str | None:
+    """Return the precision that linear layers compute in: weights and activations, and by which road if not natively.
+
+    W8A8: 8-bit weights times 8-bit activations. W8A16: weights are unpacked and multiplied in 16 bits.
+    """
+    if resolved == "None" and dtype:
+        return {"torch.bfloat16": "BF16", "torch.float16": "FP16", "torch.float32": "FP32"}.get(dtype, dtype)
+    names = " ".join(kernel.kernel for kernel in kernels)
+    bits = "4" if re.search(r"FP4|AWQ|GPTQ|W4", names + " ".join(kernel.layers for kernel in kernels)) else "8"
+    if "Marlin" in names or any(warning.code == "fp8_weight_only" for warning in warnings):
+        return f"W{bits}A16 (Marlin, weights only)"
+    if "Emulation" in names or "Dequant" in names:
+        return f"W{bits}A16 (emulated)"
+    if "ScaledMM" in names or "DeepGemm" in names:
+        return "W8A8 (torch fallback)" if "Torch" in names else "W8A8"
+    return None
+
+
+def _attention(lines: Sequence[Line]) -> str | None:
+    backend = _first(lines, r"Using (\w+) attention backend") or _first(lines, r"Using AttentionBackendEnum\.(\w+) backend")
+    version = _first(lines, r"Using FlashAttention version (\d+)")
+    return f"{backend}, FlashAttention {version}" if backend and version else backend
+
+
+def _phases(lines: Sequence[Line]) -> dict[str, float]:
+    """Return the seconds that the log gives, for a start that nobody timed; load includes online quantization."""
+    phases: dict[str, float] = {}
+    load = _number(_first(lines, r"Model loading took [\d.]+ GiB and ([\d.]+) seconds"))
+    if load is None:
+        parts = [
+            _number(_first(lines, pattern))
+            for pattern in (
+                r"Initializing model took ([\d.]+) seconds",
+                r"Loading weights took ([\d.]+) seconds",
+                r"Online quantization as part of model loading took ([\d.]+) seconds",
+            )
+        ]
+        known = [part for part in parts if part is not None]
+        load = sum(known) if known else None
+    if load is not None:
+        phases["load"] = load
+    compiled = _number(_first(lines, r"torch\.compile (?:and initial profiling/warmup run together )?took ([\d.]+) s"))
+    if compiled is not None:
+        phases["compile"] = compiled
+    initialized = _number(_first(lines, r"init engine \(.*\) took ([\d.]+) s"))
+    if initialized is not None:
+        phases["warm_up"] = max(0.0, initialized - (compiled or 0.0))
+    return phases
+
+
+def _sampling_defaults(lines: Iterable[Line]) -> Json | None:
+    """Return the defaults that generation_config.json put under requests that do not pin a parameter."""
+    text = _first(lines, r"sampling parameters have been overridden by .*?: `(\{.*?\})`")
+    try:
+        value = ast.literal_eval(text) if text else None
+    except (ValueError, SyntaxError):
+        return None
+    return value if isinstance(value, dict) else None
