@@ -1,0 +1,251 @@
+"""Scores a task against an endpoint with `lm_eval`, run as an executable; written for lm-eval 0.4.13.
+
+Prompts are sent as text (`tokenizer_backend=None`), so lm-eval never cuts one: with a tokenizer it cuts every prompt to
+`max_length - max_gen_toks` before the test that would warn of it, and `prompt_hash`, taken earlier, does not show it.
+The engine has a quieter cut: it lowers `max_tokens` to what the context leaves. Both are excluded by counting, with the
+engine's own tokenizer, every prompt that could be too long: before the pass where the prompts are known (local rows),
+after it where only lm-eval knows them (a task by name), and a pass with one prompt that does not fit is refused.
+
+`add_bos_token` has no effect on text prompts; whether the engine adds a BOS is decided by `add_special_tokens`, which
+is therefore sent with each request, beside every sampling parameter and a cache salt that no other pass has.
+
+A null answer becomes `NULL_ANSWER` instead of lm-eval's default, an empty string, so that it cannot pass for one; it is
+given back as `Evaluation.null_answer`. lm-eval's own response cache is never used.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from servegate.domain.records import Json
+from servegate.domain.workload import Endpoint, Evaluation, EvaluationSpec
+from servegate.errors import MeasurementError, UsageError
+from servegate.http import Call, HttpClient, HttpError
+from servegate.probes.bench_result import PINNED_SAMPLING
+from servegate.probes.completion_replies import document_of
+from servegate.probes.lm_eval_samples import Sample, check_complete, find_files, read_results, read_samples
+from servegate.probes.lm_eval_task import TASK_NAME, check_rows, prompt_of, write_task
+from servegate.probes.tools import Runner, compact, failure, run_tool
+
+LABEL = re.compile(r"[a-z0-9-]+")
+TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+NULL_ANSWER = "[servegate: the engine answered null]"
+MAX_ATTEMPTS = 3
+"""Of one request; lm-eval then gives up the whole pass, so no failed request is ever scored."""
+COUNT_CONCURRENCY = 16
+WARNING_LIMIT = 20
+
+
+class LmEval:
+    """Passes of tasks against one endpoint; answers `ports.Evaluator`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        executable: str,
+        raw_directory: Path,
+        timeout_s: float,
+        runner: Runner,
+        *,
+        request_timeout_s: float = 300.0,
+    ) -> None:
+        """Keep the settings. `timeout_s` limits a whole pass, `request_timeout_s` one attempt at one request."""
+        self._endpoint = endpoint
+        self._executable = executable
+        self._raw_directory = raw_directory
+        self._timeout_s = timeout_s
+        self._runner = runner
+        self._request_timeout_s = request_timeout_s
+
+    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
+        """Run one pass of one task.
+
+        Raises:
+            UsageError: the task, its rows or its lengths cannot work.
+            MeasurementError: lm-eval failed, its files are unusable, or a prompt was longer than what the context leaves.
+        """
+        if not LABEL.fullmatch(spec.label):
+            raise ValueError(f"a label of a pass is [a-z0-9-]+, not {spec.label!r}")
+        if spec.max_tokens >= spec.max_length:
+            raise UsageError(
+                f"task {spec.task}: answers of {spec.max_tokens} tokens leave no room in a context of {spec.max_length}",
+                advice="Lower max_tokens, or serve a longer max-model-len.",
+            )
+        directory = self._raw_directory / spec.label
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        if spec.questions:
+            check_rows(spec)
+            self._refuse_long(spec, (prompt_of(spec, row["question"]) for row in _asked(spec)), UsageError)
+            write_task(directory / "task", spec)
+        elif not TASK.fullmatch(spec.task):
+            raise UsageError(f"not the name of an lm-eval task: {spec.task!r}", advice="`lm_eval ls tasks` lists them.")
+        argv = self._argv(spec, directory)
+        log_path = directory / "lm_eval.log"
+        with tempfile.TemporaryDirectory(prefix="servegate-datasets-") as cache:
+            done = run_tool(
+                self._runner,
+                argv,
+                overlay=_environment(spec, cache),
+                log_path=log_path,
+                timeout_s=self._timeout_s,
+                what=f"`lm_eval` (task {spec.task}, {spec.label})",
+            )
+        try:
+            evaluation, samples = _read(spec, directory / "output", argv)
+        except (OSError, ValueError) as error:
+            what = f"`lm_eval` left nothing usable (task {spec.task}, {spec.label}): {error}"
+            raise failure(what, done, log_path) from error
+        if not spec.questions:
+            self._refuse_long(spec, (sample.prompt for sample in samples), MeasurementError)
+        return evaluation.model_copy(update={"warnings": (*evaluation.warnings, *_warnings(done.stderr + done.stdout))})
+
+    def _argv(self, spec: EvaluationSpec, directory: Path) -> tuple[str, ...]:
+        model_args: dict[str, Json] = {
+            "model": self._endpoint.model,
+            "base_url": f"{self._endpoint.base_url.rstrip('/')}/v1/completions",
+            "tokenizer_backend": "None",
+            "tokenized_requests": False,
+            "num_concurrent": spec.concurrency,
+            "max_length": spec.max_length,
+            "max_gen_toks": spec.max_tokens,
+            "max_retries": MAX_ATTEMPTS,
+            "timeout": int(self._request_timeout_s),
+            "add_bos_token": spec.add_bos,
+            "seed": spec.seed,
+        }
+        generation: dict[str, Json] = {
+            **PINNED_SAMPLING,
+            "do_sample": False,
+            "max_gen_toks": spec.max_tokens,
+            "n": 1,
+            "ignore_eos": False,
+            "min_tokens": 0,
+            "skip_special_tokens": True,
+            "add_special_tokens": spec.add_bos,
+            "cache_salt": f"servegate-{spec.label}-{secrets.token_hex(16)}",
+        }
+        argv = [
+            self._executable,
+            "run",
+            "--model=local-completions",
+            f"--model_args={compact(model_args)}",
+            f"--gen_kwargs={compact(generation)}",
+            f"--tasks={TASK_NAME if spec.questions else spec.task}",
+            "--batch_size=1",
+            f"--seed={spec.seed}",
+            "--log_samples",
+            f"--output_path={(directory / 'output').resolve()}",
+        ]
+        if spec.questions:
+            argv.append(f"--include_path={(directory / 'task').resolve()}")
+        else:
+            argv.append(f"--num_fewshot={spec.shots}")
+        if spec.limit is not None:
+            argv.append(f"--limit={spec.limit}")
+        return tuple(argv)
+
+    def _refuse_long(
+        self, spec: EvaluationSpec, prompts: Iterable[str], error_type: Callable[..., UsageError | MeasurementError]
+    ) -> None:
+        """Raise when a prompt and its answer do not fit the context. A token has at least one byte, which spares counting."""
+        room = spec.max_length - spec.max_tokens
+        doubtful = [prompt for prompt in dict.fromkeys(prompts) if len(prompt.encode()) + 2 > room]
+        longest, text = max(zip(self._token_counts(spec, doubtful), doubtful, strict=True), default=(0, ""))
+        if longest > room:
+            raise error_type(
+                f"task {spec.task}: a prompt of {longest} tokens leaves no room for {spec.max_tokens} more in a context of "
+                f"{spec.max_length}",
+                why=f"It ends with: {text[-200:]!r}",
+                advice="Use fewer shots, lower max_tokens, or serve a longer max-model-len.",
+            )
+
+    def _token_counts(self, spec: EvaluationSpec, prompts: list[str]) -> list[int]:
+        calls = [
+            Call("/tokenize", {"model": self._endpoint.model, "prompt": prompt, "add_special_tokens": spec.add_bos})
+            for prompt in prompts
+        ]
+        counts: dict[int, int] = {}
+        if not calls:
+            return []
+        with HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s) as client:
+            for outcome in client.results(calls, COUNT_CONCURRENCY):
+                if outcome is None:
+                    continue
+                index, reply = outcome
+                document, problem = (None, reply.what) if isinstance(reply, HttpError) else document_of(reply)
+                count = document.get("count") if isinstance(document, dict) else None
+                if type(count) is not int:
+                    raise MeasurementError(
+                        f"task {spec.task}: the engine could not count a prompt's tokens: {problem or count}"
+                    )
+                counts[index] = count
+        return [counts[index] for index in range(len(prompts))]
+
+
+def _asked(spec: EvaluationSpec) -> tuple[dict[str, str], ...]:
+    return spec.questions if spec.limit is None else spec.questions[: spec.limit]
+
+
+def _environment(spec: EvaluationSpec, cache: str) -> dict[str, str]:
+    environment = {
+        "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER": NULL_ANSWER,
+        "LMEVAL_LOG_LEVEL": "INFO",
+        "OPENAI_API_KEY": "EMPTY",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if spec.questions:
+        environment |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_DATASETS_CACHE": cache}
+    return environment
+
+
+def _read(spec: EvaluationSpec, output: Path, argv: tuple[str, ...]) -> tuple[Evaluation, list[Sample]]:
+    results_path, samples_path = find_files(output)
+    results = read_results(results_path)
+    samples, warnings = read_samples(samples_path)
+    metric, filters = check_complete(samples, results.documents)
+    if spec.questions:
+        _check_local(spec, samples)
+    evaluation = Evaluation(
+        task=spec.task,
+        version=results.version,
+        metric=metric,
+        filters=filters,
+        rows=tuple(sample.row for sample in samples),
+        lm_eval=results.lm_eval,
+        command=argv,
+        warnings=tuple(warnings),
+        null_answer=NULL_ANSWER,
+    )
+    return evaluation, samples
+
+
+def _check_local(spec: EvaluationSpec, samples: list[Sample]) -> None:
+    """Raise ValueError unless every question came back as it was given, in the prompt that was meant."""
+    asked = _asked(spec)
+    if {sample.row.doc_id for sample in samples} != set(range(len(asked))):
+        raise ValueError(f"the sample log does not hold exactly the {len(asked)} questions that were given")
+    for sample in samples:
+        row = asked[sample.row.doc_id]
+        if sample.doc != {"question": row["question"], "answer": row["answer"]} or sample.row.target != row["answer"]:
+            raise ValueError(f"question {sample.row.doc_id} came back changed")
+        if sample.prompt != prompt_of(spec, row["question"]):
+            raise ValueError(f"question {sample.row.doc_id} was asked in another prompt than meant")
+
+
+def _warnings(text: str) -> list[str]:
+    """Return lm-eval's own warnings, each once, and the number of attempts that had to be repeated."""
+    retried = text.count("Retry attempt ")
+    found: dict[str, None] = {}
+    for line in text.split("\n"):
+        _, marker, message = line.partition("WARNING")
+        if marker and "Overwriting default num_fewshot" not in line and "specified through cli" not in line:
+            shown = "".join(char if char.isprintable() else " " for char in message[:200]).strip()
+            found.setdefault(shown)
+    repeated = [f"{retried} attempts at a request failed and were repeated by lm-eval"] if retried else []
+    return [*repeated, *list(found)[:WARNING_LIMIT]]
