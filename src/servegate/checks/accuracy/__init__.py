@@ -1,0 +1,34 @@
+"""Does the candidate still get the same questions right?
+
+Accuracy alone hides what happened: 45 answers may turn wrong while 43 turn right. So the same questions are asked of
+both arms in the same words, joined one by one, and counted in both directions; each arm is asked more than once, which
+shows how often answers change although nothing changed.
+
+Read in this order: `settings`, `record` (what is stored), `questions` (local files), `measuring` (asks), `pairing`
+(joins), `contrast` (counts), `comparing` (estimates), `judging` (the policy), `presenting` and `tables` (the report).
+"""
+
+from __future__ import annotations
+
+from servegate.checks.accuracy.comparing import compare
+from servegate.checks.accuracy.judging import CHECK_NAME, judge, stop
+from servegate.checks.accuracy.measuring import items, measure
+from servegate.checks.accuracy.presenting import present
+from servegate.checks.accuracy.questions import load
+from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement
+from servegate.checks.accuracy.settings import AccuracySettings
+from servegate.checks.contract import Check
+
+CHECK = Check(
+    name=CHECK_NAME,
+    settings=AccuracySettings,
+    measurement=AccuracyMeasurement,
+    measure=measure,
+    compare=compare,
+    judge=judge,
+    present=present,
+    inputs=AccuracyInputs,
+    load=load,
+    items=items,
+    stop=stop,
+)

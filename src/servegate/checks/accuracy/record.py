@@ -1,0 +1,102 @@
+"""What an arm's accuracy measurement holds: tasks, every answer as it came, every score with the hashes that pair it.
+
+An answer that never came (`responses[].status`) is kept apart from a wrong one: lm-eval scores both 0.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from servegate.checks.contract import Inputs
+from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.records import Record
+
+
+class TaskInput(Record):
+    """Rows of one local task file: {"question": ..., "answer": ...}."""
+
+    task: str
+    fewshot: tuple[dict[str, str], ...]
+    questions: tuple[dict[str, str], ...]
+
+
+class AccuracyInputs(Inputs):
+    """Rows of the local task files; tasks that lm-eval brings itself have none here."""
+
+    tasks: tuple[TaskInput, ...] = ()
+
+
+class TaskRecord(Record):
+    """How one task was asked; must be equal in both arms. `max_length` is in tokens."""
+
+    task: str
+    version: str
+    shots: int
+    metric: str
+    filters: tuple[str, ...]
+    judged_filter: str
+    max_length: int
+    max_tokens: int
+    concurrency: int
+    add_bos: bool
+    seed: int
+    lm_eval: str
+
+
+class Document(Record):
+    """A question and its reference answer, kept once (from round 0) so that a reader can see what was asked."""
+
+    task: str
+    doc_id: int
+    question: str
+    target: str
+
+
+class Response(Record):
+    """One answer as it came."""
+
+    task: str
+    round: int
+    doc_id: int
+    status: ItemStatus
+    text: str
+
+
+class Row(Record):
+    """One score: one answer under one filter. The three hashes are lm-eval's own and must be equal in both arms."""
+
+    task: str
+    round: int
+    doc_id: int
+    filter: str
+    doc_hash: str
+    target_hash: str
+    prompt_hash: str
+    extracted: str
+    score: float
+
+    @property
+    def hashes(self) -> tuple[str, str, str]:
+        """What must be equal for two rows to be the same question asked in the same words."""
+        return self.doc_hash, self.target_hash, self.prompt_hash
+
+
+class Pass(Record):
+    """One run of lm-eval: what was typed and what it warned about."""
+
+    task: str
+    round: int
+    command: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class AccuracyMeasurement(Measurement):
+    """One arm's answers and scores."""
+
+    SAMPLES: ClassVar[tuple[str, ...]] = ("responses", "rows", "documents", "passes")
+
+    tasks: tuple[TaskRecord, ...]
+    responses: tuple[Response, ...]
+    rows: tuple[Row, ...]
+    documents: tuple[Document, ...] = ()
+    passes: tuple[Pass, ...] = ()

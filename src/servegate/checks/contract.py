@@ -1,0 +1,117 @@
+"""What a check is: settings, a measurement, and five pure functions.
+
+A check never touches the disk, a socket or a process: it is handed probes while it measures and evidence while it
+compares. Adding one is adding one module under `servegate.checks` that ends with `CHECK = Check(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from servegate.domain.blocks import Section
+from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
+from servegate.domain.records import Record, Settings
+from servegate.ports import Advance, Probes
+
+S = TypeVar("S", bound=Settings)
+M = TypeVar("M", bound=Measurement)
+
+ReadFile = Callable[[str], bytes]
+"""Reads an input file that the settings name, relative to the gate config; raises UsageError when it is missing."""
+
+
+class Inputs(Record):
+    """The workload of a check as rendered, made once on the baseline; stored in `inputs/<check>.json`."""
+
+
+@dataclass(frozen=True)
+class MeasureContext(Generic[M]):
+    """What a check knows while it measures one step on one arm."""
+
+    arm: str
+    step: int
+    engine: EngineFacts
+    inputs: Inputs | None
+    baseline: M | None
+    """The baseline's measurement of this check; None while the baseline is measured."""
+    advance: Advance
+    """Call with the number of items done, for the progress display."""
+
+
+@dataclass(frozen=True)
+class ArmEvidence(Generic[M]):
+    """Everything recorded about one arm. `engine` is None only when no start was attempted."""
+
+    engine: EngineFacts | None
+    manifest: Manifest | None
+    measurement: M | NotMeasured
+
+
+@dataclass(frozen=True)
+class Evidence(Generic[M]):
+    """Both arms and the inputs they were given."""
+
+    baseline: ArmEvidence[M]
+    candidate: ArmEvidence[M]
+    inputs: Inputs | None = None
+
+
+@dataclass(frozen=True)
+class Check(Generic[S, M]):
+    """One question about a serving change.
+
+    `load` reads the input files at plan time and raises UsageError with file and line; `prepare` renders them on the
+    baseline's engine; `measure` does one step on one arm; `compare`, `judge` and `present` are pure functions of the
+    record and run again later without any engine. `required`: without this check there is no PASS.
+    """
+
+    name: str
+    settings: type[S]
+    measurement: type[M]
+    measure: Callable[[Probes, S, MeasureContext[M]], M]
+    compare: Callable[[Evidence[M], S], Comparison | NotMeasured]
+    judge: Callable[[Comparison, S], tuple[Finding, ...]]
+    present: Callable[[Comparison, Evidence[M], S, tuple[Finding, ...]], Section]
+    required: bool = True
+    inputs: type[Inputs] | None = None
+    load: Callable[[S, ReadFile], Inputs] | None = None
+    prepare: Callable[[Probes, S, Inputs, EngineFacts], Inputs] | None = None
+    items: Callable[[S, Inputs | None], int | None] = field(default=lambda _settings, _inputs: None)
+    """How many items one step has, for the progress display."""
+    stop: Callable[[Evidence[M], S], Finding | None] | None = None
+
+
+AnyCheck = Check[Any, Any]
+
+
+def not_measured(evidence: Evidence[Any]) -> NotMeasured | None:
+    """Return why nothing can be compared, baseline first, or None when both arms were measured."""
+    for arm, side in (("baseline", evidence.baseline), ("candidate", evidence.candidate)):
+        if isinstance(side.measurement, NotMeasured):
+            reason = side.measurement.reason
+            return NotMeasured(reason=Reason(code=reason.code, message=f"{arm}: {reason.message}"))
+    return None
+
+
+def measured(evidence: Evidence[M]) -> tuple[M, M]:
+    """Return both measurements. Raises ValueError when one is missing: ask `not_measured` first."""
+    baseline, candidate = evidence.baseline.measurement, evidence.candidate.measurement
+    if isinstance(baseline, NotMeasured) or isinstance(candidate, NotMeasured):
+        raise ValueError("both arms must be measured to be compared")
+    return baseline, candidate
+
+
+def finding(
+    check: str, code: str, severity: Severity, message: str, *, evidence: tuple[EvidenceRef, ...] = (), **rule: Any
+) -> Finding:
+    """Return a finding of a check; its code is `<check>/<code>`. `rule`, `value`, `operator`, `limit` name a fired rule."""
+    return Finding(code=f"{check}/{code}", severity=severity, check=check, message=message, evidence=evidence, **rule)
+
+
+__all__ = [
+    "AnyCheck", "ArmEvidence", "Check", "Comparison", "Estimate", "Evidence", "Inputs", "MeasureContext", "Outcome",
+    "ReadFile", "finding", "measured", "not_measured",
+]  # fmt: skip

@@ -1,0 +1,32 @@
+"""Per-prompt regression: the same prompts to both arms, every answer compared, contracts judged, noise beside it.
+
+`inputs` reads the prompt file, `measure` asks, `pairing` finds what may be compared, `classes` and `divergence` say what
+happened to one pair, `tally` and `items` what happened to one prompt over all rounds, `judge` what it means, `present`
+and `reading` show it.
+"""
+
+from __future__ import annotations
+
+from servegate.checks.contract import Check
+from servegate.checks.prompts.compare import compare
+from servegate.checks.prompts.inputs import load
+from servegate.checks.prompts.judge import judge, stop
+from servegate.checks.prompts.measure import measure, prepare
+from servegate.checks.prompts.present import present
+from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
+from servegate.checks.prompts.settings import PromptsSettings
+
+CHECK = Check(
+    name="prompts",
+    settings=PromptsSettings,
+    measurement=PromptsMeasurement,
+    inputs=PromptsInputs,
+    load=load,
+    prepare=prepare,
+    measure=measure,
+    compare=compare,
+    judge=judge,
+    present=present,
+    stop=stop,
+    items=lambda _settings, inputs: len(inputs.prompts) if isinstance(inputs, PromptsInputs) else None,
+)

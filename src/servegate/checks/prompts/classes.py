@@ -1,0 +1,156 @@
+"""The ladder of classes: what became of one answer between two passes over the same prompt.
+
+From harmless to serious: identical, encoding, whitespace, differs, contract broken, degenerate; and beside the ladder
+`not comparable`, for pairs in which one side is no whole answer. A class says what happened to one pair; whether it
+happens every time, and what follows, is judged over all rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from servegate.checks.prompts.records import Answer, Prompt
+from servegate.domain.evidence import ItemStatus
+from servegate.text.contracts import Ruling, State, judge
+from servegate.text.degenerate import Degeneration, Kind, degeneration
+from servegate.text.equality import Sameness, sameness
+
+
+class AnswerClass(StrEnum):
+    """Class of a pair of answers, in the order of the ladder."""
+
+    IDENTICAL = "identical"
+    ENCODING = "encoding"
+    WHITESPACE = "whitespace"
+    DIFFERS = "differs"
+    CONTRACT_BROKEN = "contract_broken"
+    DEGENERATE = "degenerate"
+    NOT_COMPARABLE = "not_comparable"
+
+
+SAME = frozenset({AnswerClass.IDENTICAL, AnswerClass.ENCODING, AnswerClass.WHITESPACE})
+"""Classes in which no letter, digit or sign differs."""
+CLASS_OF = {
+    Sameness.BYTES: AnswerClass.IDENTICAL,
+    Sameness.ENCODING: AnswerClass.ENCODING,
+    Sameness.WHITESPACE: AnswerClass.WHITESPACE,
+    Sameness.NONE: AnswerClass.DIFFERS,
+}
+WITHOUT_ANSWER = {
+    ItemStatus.FAILED: "failed",
+    ItemStatus.TIMEOUT: "timeout",
+    ItemStatus.SKIPPED: "skipped",
+    ItemStatus.REASONING_ONLY: "reasoning only",
+}
+EMPTY_REASONS = (BOTH_EMPTY, BASELINE_EMPTY, CANDIDATE_EMPTY) = ("both empty", "baseline empty", "candidate empty")
+INDENTED = frozenset({"code", "yaml"})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One answer, read by itself: whether it is broken, and whether it keeps its prompt's contract (None: it has none)."""
+
+    answer: Answer
+    degeneration: Degeneration | None
+    contract: Ruling | None
+
+    @property
+    def answered(self) -> bool:
+        """The engine brought an answer, be it cut or empty."""
+        return self.answer.status not in WITHOUT_ANSWER
+
+    @property
+    def cut(self) -> bool:
+        """The answer hit its token limit."""
+        return self.answer.status is ItemStatus.TRUNCATED
+
+    @property
+    def empty(self) -> bool:
+        """There is no text at all; two of these are never "equal"."""
+        return self.degeneration is not None and self.degeneration.kind is Kind.EMPTY
+
+    def kept(self) -> bool | None:
+        """Whether the contract is kept; None without a contract or when the answer is no evidence."""
+        if self.contract is None or self.contract.state is State.OPEN:
+            return None
+        return self.contract.state is State.KEPT
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Class of a pair and, in a few words, why; `cut` counts pairs compared only as far as both were cut."""
+
+    answer_class: AnswerClass
+    reason: str = ""
+    cut: bool = False
+
+
+def read(answer: Answer, prompt: Prompt) -> Reading:
+    """Return an answer read by itself."""
+    if answer.status in WITHOUT_ANSWER:
+        open_ruling = Ruling(State.OPEN, WITHOUT_ANSWER[answer.status]) if prompt.expect else None
+        return Reading(answer, None, open_ruling)
+    if answer.status is ItemStatus.EMPTY:
+        return Reading(answer, degeneration(""), judge(prompt.expect, "", cut=False) if prompt.expect else None)
+    visible, cut = _after_thinking(answer.text), answer.status is ItemStatus.TRUNCATED
+    if visible is None:  # a thought that did not end before the limit holds no answer, right or wrong
+        return Reading(
+            answer, degeneration(answer.text), Ruling(State.OPEN, "cut while it was thinking") if prompt.expect else None
+        )
+    ruling = judge(prompt.expect, visible, cut=cut) if prompt.expect else None
+    return Reading(answer, degeneration(visible), ruling)
+
+
+def _after_thinking(text: str) -> str | None:
+    """Return the part that a contract speaks about: all of it, or what follows a think block; None when it has no end."""
+    if not text.lstrip().startswith("<think>"):
+        return text
+    _, closed, visible = text.partition("</think>")
+    return visible if closed else None
+
+
+def classify(left: Reading, right: Reading, prompt: Prompt, *, directed: bool) -> Judged:
+    """Return the class of a pair.
+
+    `directed`: left is the baseline and right the candidate, so only what the candidate lost counts as broken. Two
+    rounds of one arm have no direction: there, either side may be the broken one.
+    """
+    for side, name in ((left, "first"), (right, "second")):
+        if not side.answered:
+            who = {"first": "baseline", "second": "candidate"}[name] if directed else f"{name} round"
+            return Judged(AnswerClass.NOT_COMPARABLE, f"{who}: {WITHOUT_ANSWER[side.answer.status]}")
+    if left.empty and right.empty:
+        return Judged(AnswerClass.NOT_COMPARABLE, BOTH_EMPTY)
+    both_cut = left.cut and right.cut
+    if left.answer.text == right.answer.text and left.cut == right.cut:
+        return Judged(AnswerClass.IDENTICAL, cut=both_cut)
+    if (defect := _new_defect(left, right, directed=directed)) is not None:
+        return Judged(AnswerClass.DEGENERATE, f"{defect.kind.value}: {defect.evidence}")
+    if (why := _new_break(left, right, directed=directed)) is not None:
+        return Judged(AnswerClass.CONTRACT_BROKEN, why)
+    if left.cut != right.cut:
+        first, second = ("baseline", "candidate") if directed else ("first round", "second round")
+        return Judged(AnswerClass.NOT_COMPARABLE, f"cap hit in the {first if left.cut else second} only")
+    if left.empty or right.empty:
+        return Judged(AnswerClass.NOT_COMPARABLE, BASELINE_EMPTY if left.empty else CANDIDATE_EMPTY)
+    equal = sameness(left.answer.text, right.answer.text, indentation=_indented(prompt))
+    return Judged(CLASS_OF[equal], cut=both_cut)
+
+
+def _indented(prompt: Prompt) -> bool:
+    return prompt.category.casefold() in INDENTED or not INDENTED.isdisjoint(prompt.expect or ())
+
+
+def _new_defect(left: Reading, right: Reading, *, directed: bool) -> Degeneration | None:
+    if right.degeneration is not None and left.degeneration is None:
+        return right.degeneration
+    return left.degeneration if not directed and right.degeneration is None else None
+
+
+def _new_break(left: Reading, right: Reading, *, directed: bool) -> str | None:
+    if left.kept() is True and right.kept() is False and right.contract is not None:
+        return right.contract.why
+    if not directed and right.kept() is True and left.kept() is False and left.contract is not None:
+        return left.contract.why
+    return None

@@ -1,0 +1,166 @@
+"""Comparing: every answer of the candidate with the baseline's, and each arm with itself.
+
+The shape of the result, in `candidate` (and, as far as `summary` makes it, in both halves of `noise`):
+
+    pairs, answered (pairs in which both sides answered), differing (of these, with other bytes), classes {class: pairs},
+    reasons {reason: pairs}, cut (pairs compared as far as the limit), divergence {certainty: pairs}, median_first_token
+    by_round [{round, ...the same...}]; contracts {state: prompts}; arms {arm: {statuses, answered, cap_hits,
+    degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); missing (answers that neither arm has)
+
+One round against one round is compared everywhere, so the numbers of the arms and of the noise can be set side by side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from servegate.checks.contract import Evidence, measured, not_measured
+from servegate.checks.prompts.classes import AnswerClass, Reading
+from servegate.checks.prompts.items import Prompted, item_of
+from servegate.checks.prompts.pairing import Pair, Side, pair_arms, pair_rounds
+from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
+from servegate.checks.prompts.settings import PromptsSettings
+from servegate.domain.evidence import NotMeasured, Reason
+from servegate.domain.judgement import Comparison, Estimate, Noise
+from servegate.domain.records import Json
+from servegate.stats.intervals import mean_of
+from servegate.stats.proportions import wilson
+
+ONE_ROUND = "one round was measured, so how far an arm differs from itself is not known"
+
+
+def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -> Comparison | NotMeasured:
+    """Return the paired comparison, with one item per prompt. Texts stay in the evidence."""
+    if (missing := not_measured(evidence)) is not None:
+        return missing
+    if not isinstance(evidence.inputs, PromptsInputs):
+        return NotMeasured(reason=Reason(code="inputs-absent", message="the prompts as rendered are not in this run"))
+    baseline, candidate = (Side.of(measurement) for measurement in measured(evidence))
+    prompts = {prompt.id: prompt for prompt in evidence.inputs.prompts}
+    paired = pair_arms(baseline, candidate, prompts)
+    noise_rounds = [_two_rounds(side) for side in (baseline, candidate)]
+    noise_pairs = [
+        pair_rounds(side, *two, prompts) if two else {} for side, two in zip((baseline, candidate), noise_rounds, strict=True)
+    ]
+    rounds = sorted({number for _, number in paired.pairs})
+    prompted = [
+        Prompted(
+            prompt=prompt,
+            pairs=tuple(paired.pairs[prompt_id, number] for number in rounds if (prompt_id, number) in paired.pairs),
+            noise=(noise_pairs[0].get(prompt_id), noise_pairs[1].get(prompt_id)),
+        )
+        for prompt_id, prompt in prompts.items()
+    ]
+    items = [item_of(one, settings.limits.confirm_rounds) for one in prompted if one.pairs]
+    pairs = list(paired.pairs.values())
+    by_round = {number: [pair for pair in pairs if pair.round == number] for number in rounds}
+    first = next(iter(by_round.values()), [])
+    return Comparison(
+        candidate={
+            **summary(first),
+            "by_round": [{"round": number, **summary(group)} for number, group in by_round.items()],
+            "prompts": len(items),
+            "contracts": dict(sorted(Counter(item["contract"]["state"] for item in items if item["contract"]).items())),
+            "arms": {"baseline": _arm(pair.left for pair in pairs), "candidate": _arm(pair.right for pair in pairs)},
+            "beyond_noise": sum(item["beyond_noise"] for item in items),
+            "unread": sum(item["unread"] for item in items),
+            "missing": len(paired.missing),
+            "unpaired_ids": [list(key) for key in (*paired.unpaired_ids, *paired.missing)][:100],
+        },
+        noise=_noise(noise_rounds, noise_pairs),
+        noise_reason=None if any(noise_rounds) else ONE_ROUND,
+        n=len(items),
+        unpaired=paired.unpaired,
+        estimates=_estimates(first, items),
+        items=tuple(items),
+    )
+
+
+def summary(pairs: Sequence[Pair]) -> dict[str, Json]:
+    """Return the counts of one round against another; the same shape for the arms and for the noise of each."""
+    answered = [pair for pair in pairs if pair.left.answered and pair.right.answered]
+    classes = Counter(pair.judged.answer_class for pair in pairs)
+    parted = [pair.divergence for pair in answered if pair.divergence is not None]
+    return {
+        "pairs": len(pairs),
+        "answered": len(answered),
+        "differing": sum(pair.left.answer.text != pair.right.answer.text for pair in answered),
+        "classes": {name.value: classes[name] for name in AnswerClass},
+        "reasons": dict(
+            sorted(
+                Counter(pair.judged.reason for pair in pairs if pair.judged.answer_class is AnswerClass.NOT_COMPARABLE).items()
+            )
+        ),
+        "cut": sum(pair.judged.cut for pair in pairs),
+        "divergence": dict(sorted(Counter(parting.certainty.value for parting in parted).items())),
+        "median_first_token": float(median(parting.token for parting in parted)) if parted else None,
+        "median_first_token_reason": None if parted else "no recorded tokens part",
+    }
+
+
+def _two_rounds(side: Side) -> tuple[int, int] | None:
+    rounds = side.rounds
+    return (rounds[0], rounds[1]) if len(rounds) > 1 else None
+
+
+def _noise(rounds: Sequence[tuple[int, int] | None], pairs: Sequence[dict[str, Pair]]) -> Noise | None:
+    if not any(rounds):
+        return None
+    halves = [
+        {"rounds": list(two), **summary(list(group.values()))} if two else None
+        for two, group in zip(rounds, pairs, strict=True)
+    ]
+    return Noise(baseline=halves[0], candidate=halves[1], reason=None if all(rounds) else ONE_ROUND)
+
+
+def _arm(readings: Iterable[Reading]) -> dict[str, Json]:
+    """Return one arm's side of all pairs, over all rounds."""
+    known = list(readings)
+    defects = Counter(reading.degeneration.kind.value for reading in known if reading.degeneration is not None)
+    return {
+        "statuses": dict(sorted(Counter(reading.answer.status.value for reading in known).items())),
+        "answers": len(known),
+        "answered": sum(reading.answered for reading in known),
+        "cap_hits": sum(reading.cut for reading in known),
+        "degenerate": dict(sorted(defects.items())),
+    }
+
+
+def _estimates(first: Sequence[Pair], items: Sequence[dict[str, Json]]) -> dict[str, Estimate]:
+    """Return the share of differing answers, and the increases of degenerate answers and cap hits in points.
+
+    The unit is the prompt: a prompt's rounds are averaged first, so `n` is the number of prompts.
+    """
+    estimates: dict[str, Estimate] = {}
+    counted = summary(first)
+    if counted["answered"]:
+        low, high = wilson(counted["differing"], counted["answered"])
+        estimates["differing"] = Estimate(
+            value=counted["differing"] / counted["answered"],
+            low=low,
+            high=high,
+            unit="share",
+            n=counted["answered"],
+            method="Wilson",
+        )
+    for name in ("degenerate", "cap_hits"):
+        increases = [
+            item[name]["candidate"] - item[name]["baseline"]
+            for item in items
+            if item[name]["candidate"] is not None and item[name]["baseline"] is not None
+        ]
+        if increases:
+            mean = mean_of(increases)
+            for suffix, alpha in (("", 0.05), ("_99", 0.01)):
+                estimates[f"{name}_increase{suffix}"] = Estimate(
+                    value=100 * mean.value,
+                    low=max(-100.0, 100 * mean.lower(alpha)),
+                    high=min(100.0, 100 * mean.upper(alpha)),
+                    unit="points",
+                    n=mean.n,
+                    level=1 - 2 * alpha,
+                    method="mean over prompts, never closer than 1 - alpha^(1/n)",
+                )
+    return estimates

@@ -1,0 +1,245 @@
+"""Judging: what the comparison means under the limits.
+
+A confirmed contract break, or an increase of degenerate answers that is beyond doubt, fails. Missing evidence (answers
+that failed, could not be paired, were cut, or are too few) asks for review. Changed wording informs and never blocks.
+Every finding names its rule and the prompts behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from servegate.checks.contract import Evidence
+from servegate.checks.prompts.classes import EMPTY_REASONS
+from servegate.checks.prompts.compare import compare
+from servegate.checks.prompts.findings import (
+    CHECK,
+    MOST_EVIDENCE,
+    any_status,
+    bounded,
+    counted_as,
+    found,
+    in_state,
+    listed,
+    named,
+    refs,
+    rose,
+)
+from servegate.checks.prompts.records import PromptsMeasurement
+from servegate.checks.prompts.settings import Limits, PromptsSettings
+from servegate.checks.prompts.tally import ContractState
+from servegate.domain.evidence import NotMeasured
+from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
+
+FAILURES = ("failed", "timeout", "skipped")
+
+Rule = Callable[[Comparison, Limits], Finding | None]
+
+
+def judge(comparison: Comparison, settings: PromptsSettings) -> tuple[Finding, ...]:
+    """Return the findings, validity first."""
+    limits = settings.limits
+    for rule in (_nothing_paired, _no_answers):
+        if (void := rule(comparison, limits)) is not None:
+            return (void,)
+    results = (rule(comparison, limits) for rule in RULES)
+    return tuple(one for one in results if one is not None)
+
+
+def stop(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -> Finding | None:
+    """Return the failure when the candidate's answers have degenerated beyond doubt.
+
+    A broken contract never ends a run: the other checks still have something to say about a candidate that talks.
+    """
+    comparison = compare(evidence, settings)
+    if isinstance(comparison, NotMeasured):
+        return None
+    return next(
+        (one for one in judge(comparison, settings) if one.severity is Severity.FAIL and one.code == f"{CHECK}/degenerate"),
+        None,
+    )
+
+
+def _nothing_paired(comparison: Comparison, _limits: Limits) -> Finding | None:
+    if comparison.n:
+        return None
+    lost = comparison.unpaired
+    if lost.hash_differs and lost.hash_differs == lost.total:
+        message = f"the arms were not asked the same: {lost.hash_differs} of {lost.total} requests differ"
+        return found("other-requests", Severity.NOT_COMPARABLE, message)
+    return found("nothing-compared", Severity.ERROR, f"no prompt was answered by both arms ({lost.total} could not be paired)")
+
+
+def _no_answers(comparison: Comparison, _limits: Limits) -> Finding | None:
+    silent = [arm for arm, counted in comparison.candidate["arms"].items() if not counted["answered"]]
+    if not silent:
+        return None
+    counted = comparison.candidate["arms"][silent[0]]
+    who = "both arms" if len(silent) > 1 else f"the {silent[0]}"
+    statuses = listed(counted["statuses"])
+    message = f"{who} answered none of the {counted['answers']} requests ({statuses}): nothing was measured"
+    return found("all-failed", Severity.ERROR, message, rule="answered", value=0.0, operator=">", limit=0.0)
+
+
+def _unpaired(comparison: Comparison, _limits: Limits) -> Finding | None:
+    lost, missing = comparison.unpaired, comparison.candidate["missing"]
+    if not lost.total + missing:
+        return None
+    parts = {
+        "in the baseline only": lost.baseline_only,
+        "in the candidate only": lost.candidate_only,
+        "asked differently": lost.hash_differs,
+        "in neither arm": missing,
+    }
+    message = f"{lost.total + missing} answers could not be compared ({listed(parts)})"
+    lost_refs = tuple(EvidenceRef(check=CHECK, id=str(key[0]), step=key[1]) for key in comparison.candidate["unpaired_ids"])
+    return found("unpaired", Severity.REVIEW, message, lost_refs[:MOST_EVIDENCE])
+
+
+def _failed(comparison: Comparison, _limits: Limits) -> Finding | None:
+    by_arm = {
+        arm: sum(counted["statuses"].get(status, 0) for status in FAILURES)
+        for arm, counted in comparison.candidate["arms"].items()
+    }
+    if not any(by_arm.values()):
+        return None
+    items = [item for item in comparison.items if any_status(item, FAILURES)]
+    return found("failed", Severity.REVIEW, f"requests failed ({listed(by_arm)}): {named(items)}", refs(items))
+
+
+def _reasoning_only(comparison: Comparison, _limits: Limits) -> Finding | None:
+    items = [item for item in comparison.items if any_status(item, ("reasoning_only",))]
+    if not items:
+        return None
+    message = f"{len(items)} prompts got reasoning and no answer, which cannot be compared: {named(items)}"
+    return found("reasoning-only", Severity.REVIEW, message, refs(items))
+
+
+def _empty(comparison: Comparison, _limits: Limits) -> Finding | None:
+    """Empty answers are never equal, and what the baseline left empty or broken cannot be seen to get worse."""
+    items = [item for item in comparison.items if any(one["reason"] in EMPTY_REASONS for one in item["by_round"])]
+    if not items:
+        return None
+    message = f"{len(items)} prompts got no text and leave nothing to compare: {named(items)}"
+    return found("empty-answers", Severity.REVIEW, message, refs(items))
+
+
+def _contract_broken(comparison: Comparison, limits: Limits) -> Finding | None:
+    items = in_state(comparison, ContractState.CONFIRMED)
+    if len(items) <= limits.contract_breaks:
+        return None
+    message = (
+        f"{counted_as(items, 'contract')} kept in every baseline round and broken in every candidate round: {named(items)}"
+    )
+    return found(
+        "contract-broken",
+        Severity.FAIL,
+        message,
+        refs(items),
+        rule="confirmed contract breaks",
+        value=float(len(items)),
+        operator=">",
+        limit=float(limits.contract_breaks),
+    )
+
+
+def _contract_unstable(comparison: Comparison, _limits: Limits) -> Finding | None:
+    items = in_state(comparison, ContractState.UNSTABLE)
+    if not items:
+        return None
+    message = f"{counted_as(items, 'contract')} kept by the baseline and not reliably by the candidate: {named(items)}"
+    return found("contract-unstable", Severity.REVIEW, message, refs(items))
+
+
+def _contract_not_judged(comparison: Comparison, _limits: Limits) -> Finding | None:
+    items = in_state(comparison, ContractState.NOT_JUDGED)
+    if not items:
+        return None
+    message = f"{counted_as(items, 'contract')} could not be judged in both arms (cut or failed): {named(items)}"
+    return found("contract-not-judged", Severity.REVIEW, message, refs(items))
+
+
+def _baseline_unsound(comparison: Comparison, limits: Limits) -> Finding | None:
+    """A baseline that keeps few of its contracts, or mostly hits the limit, would hide what the candidate breaks."""
+    tallies = [item["contract"]["baseline"] for item in comparison.items if item["contract"]]
+    kept, judged = sum(tally["kept"] for tally in tallies), sum(tally["kept"] + tally["broken"] for tally in tallies)
+    arm = comparison.candidate["arms"]["baseline"]
+    defective = sum(arm["degenerate"].values())
+    shares = {
+        f"it kept its contract in {kept} of {judged} answers": kept / judged if judged else 1.0,
+        f"{arm['cap_hits']} of {arm['answered']} answers hit max_tokens": 1 - arm["cap_hits"] / arm["answered"],
+        f"{defective} of {arm['answered']} answers are degenerate": 1 - defective / arm["answered"],
+    }
+    low = {said: value for said, value in shares.items() if value < limits.baseline_sound_share}
+    if not low:
+        return None
+    return found(
+        "baseline-unsound",
+        Severity.REVIEW,
+        f"the baseline proves little: {'; '.join(low)}",
+        rule="share of the baseline's answers that are sound",
+        value=min(low.values()),
+        operator="<",
+        limit=limits.baseline_sound_share,
+    )
+
+
+def _degenerate_increase(comparison: Comparison, limits: Limits) -> Finding | None:
+    return _increase(comparison, "degenerate", "degenerate answers", limits.degenerate_increase_points, fails=True)
+
+
+def _cap_hit_increase(comparison: Comparison, limits: Limits) -> Finding | None:
+    return _increase(comparison, "cap_hits", "answers that hit max_tokens", limits.cap_hit_increase_points, fails=False)
+
+
+def _increase(comparison: Comparison, name: str, what: str, limit: float, *, fails: bool) -> Finding | None:
+    """FAIL when the increase is over the limit at 99 %; REVIEW when one is seen and not shown to be under it at 95 %."""
+    estimate, strict = (comparison.estimates.get(f"{name}_increase{suffix}") for suffix in ("", "_99"))
+    if estimate is None or strict is None or estimate.value <= 0:
+        return None
+    items = [item for item in comparison.items if rose(item[name])]
+    code = f"{name.replace('_', '-').removesuffix('s')}-increase"
+    seen = f"{what}: {estimate.value:+.1f} points over {estimate.n} prompts ({named(items)})"
+    if fails and strict.low is not None and strict.low > limit:
+        return bounded(code, Severity.FAIL, f"more {seen}", items, "lower 99 % of the increase", strict.low, ">", limit)
+    if estimate.high is not None and estimate.high >= limit:
+        what_for = f"more {seen}; not shown to stay under {limit:g} points"
+        return bounded(code, Severity.REVIEW, what_for, items, "upper 95 % of the increase", estimate.high, ">=", limit)
+    return None
+
+
+def _few_prompts(comparison: Comparison, limits: Limits) -> Finding | None:
+    if comparison.n >= limits.fewest_prompts:
+        return None
+    return found(
+        "few-prompts",
+        Severity.REVIEW,
+        f"{comparison.n} prompts were compared, fewer than {limits.fewest_prompts}: too few for a PASS",
+        rule="compared prompts",
+        value=float(comparison.n),
+        operator="<",
+        limit=float(limits.fewest_prompts),
+    )
+
+
+def _no_noise(comparison: Comparison, _limits: Limits) -> Finding | None:
+    """Without a second round in both arms, a difference may be either arm's own noise."""
+    noise = comparison.noise
+    if not comparison.candidate["differing"] or (noise is not None and noise.baseline and noise.candidate):
+        return None
+    message = f"{comparison.candidate['differing']} answers differ, and how far each arm differs from itself was not measured"
+    return found("no-noise-floor", Severity.REVIEW, message)
+
+
+def _unread(comparison: Comparison, _limits: Limits) -> Finding | None:
+    items = [item for item in comparison.items if item["unread"]]
+    if not items:
+        return None
+    message = f"{counted_as(items, 'unread difference')} beyond the noise of both arms: {named(items)}"
+    return found("unread-differences", Severity.INFO, message, refs(items))
+
+
+RULES: tuple[Rule, ...] = (
+    _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, _contract_broken,
+    _contract_unstable, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _unread,
+)  # fmt: skip

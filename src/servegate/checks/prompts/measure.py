@@ -1,0 +1,169 @@
+"""Asking: rendering the prompts once on the baseline, then one round of all of them on one arm.
+
+Both arms get the same token ids in the same shuffled order, with every sampling parameter pinned. A cache salt that is
+new for every round keeps one round from reading the prefix cache of another, which changes answers.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from servegate.checks.contract import Inputs, MeasureContext
+from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
+from servegate.checks.prompts.settings import PromptsSettings
+from servegate.domain.evidence import Columns, EngineFacts, sha256_of_token_ids
+from servegate.domain.plan import sha256_of
+from servegate.domain.workload import ChatPrompt, Completion, CompletionRequest
+from servegate.errors import MeasurementError, UsageError
+from servegate.ports import Probes
+
+NOT_SAMPLING = {"id", "token_ids", "cache_salt"}
+"""Fields of a request that do not change how its answer is drawn."""
+NOT_STATED = "the engine did not state it"
+NAMED = 5
+
+
+def prepare(probes: Probes, _settings: PromptsSettings, inputs: Inputs, engine: EngineFacts) -> Inputs:
+    """Return the prompts with their token ids under the baseline's chat template.
+
+    Raises:
+        UsageError: a prompt and its answer do not fit into the model's context; names the prompts.
+        MeasurementError: a prompt came back without its token ids.
+    """
+    if not isinstance(inputs, PromptsInputs):
+        raise TypeError(f"the inputs of this check are prompts, not {type(inputs).__name__}")
+    asked = [ChatPrompt(id=prompt.id, messages=prompt.messages) for prompt in inputs.prompts]
+    rendered = {item.id: item.token_ids for item in probes.completions.render(asked)}
+    for prompt in inputs.prompts:
+        if not rendered.get(prompt.id):
+            raise MeasurementError(f"the prompt {prompt.id!r} was not rendered to token ids")
+    _refuse_too_long(inputs.prompts, rendered, engine.max_model_len)
+    return PromptsInputs(
+        prompts=tuple(
+            prompt.model_copy(
+                update={
+                    "token_ids": rendered[prompt.id],
+                    "token_ids_sha256": sha256_of_token_ids(rendered[prompt.id]),
+                    "token_ids_sha256_reason": None,
+                }
+            )
+            for prompt in inputs.prompts
+        )
+    )
+
+
+def _refuse_too_long(prompts: Sequence[Prompt], rendered: dict[str, tuple[int, ...]], longest: int | None) -> None:
+    if longest is None:  # the engine did not say; a prompt that is too long will come back as failed
+        return
+    too_long = [
+        f"{prompt.id} ({len(rendered[prompt.id])} + {prompt.max_tokens})"
+        for prompt in prompts
+        if len(rendered[prompt.id]) + prompt.max_tokens > longest
+    ]
+    if too_long:
+        more = f" and {len(too_long) - NAMED} more" if len(too_long) > NAMED else ""
+        raise UsageError(
+            f"prompt and answer do not fit into the context of {longest} tokens: {', '.join(too_long[:NAMED])}{more}",
+            why="In brackets: tokens of the rendered prompt + max_tokens.",
+            advice="Shorten the prompt, lower its max_tokens, or serve with a larger max-model-len.",
+        )
+
+
+def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[PromptsMeasurement]) -> PromptsMeasurement:
+    """Return one round (`context.step`) of one arm.
+
+    Raises:
+        MeasurementError: the prompts were not rendered, or the probe lost or invented an answer.
+    """
+    inputs = context.inputs
+    if not isinstance(inputs, PromptsInputs) or any(not prompt.token_ids for prompt in inputs.prompts):
+        raise MeasurementError("the prompts were not rendered on the baseline before they were measured")
+    prompts = {prompt.id: prompt for prompt in inputs.prompts}
+    salt = f"{context.arm}-{context.step}-{secrets.token_hex(8)}"
+    requests = [_request(prompt, settings, salt) for prompt in inputs.prompts]
+    random.Random(f"prompts-{context.step}").shuffle(requests)  # noqa: S311 - an order, not a secret
+    begin = time.perf_counter()
+    completions = probes.completions.complete(requests, settings.concurrency, context.advance)
+    seconds = time.perf_counter() - begin
+    found = {completion.id: completion for completion in completions}
+    if len(found) != len(completions) or found.keys() != prompts.keys():
+        raise MeasurementError(f"{len(prompts)} prompts were sent, {len(completions)} answers to {len(found)} came back")
+    sampling = {request.id: sampling_sha256(request) for request in requests}
+    answers: list[Answer] = []
+    row = 0
+    for prompt in inputs.prompts:
+        answer = _answer(prompt, context.step, sampling[prompt.id], found[prompt.id], row)
+        answers.append(answer)
+        row += answer.rows
+    return PromptsMeasurement(
+        rounds=(Round(round=context.step, name=f"round {context.step}", concurrency=settings.concurrency, seconds=seconds),),
+        answers=tuple(answers),
+        columns=_columns([found[prompt.id] for prompt in inputs.prompts], settings.top_logprobs),
+    )
+
+
+def sampling_sha256(request: CompletionRequest) -> str:
+    """Return the hash of everything that decides how an answer is drawn."""
+    return sha256_of({name: value for name, value in request.to_json().items() if name not in NOT_SAMPLING})
+
+
+def _request(prompt: Prompt, settings: PromptsSettings, salt: str) -> CompletionRequest:
+    return CompletionRequest(
+        id=prompt.id,
+        token_ids=prompt.token_ids,
+        max_tokens=prompt.max_tokens,
+        top_logprobs=settings.top_logprobs,
+        cache_salt=salt,
+    )
+
+
+def _answer(prompt: Prompt, step: int, sampling: str, completion: Completion, row: int) -> Answer:
+    reason = completion.error or NOT_STATED
+    numbers = ("prompt_tokens", "completion_tokens", "cached_tokens", "e2e_latency_s")
+    return Answer(
+        prompt_id=prompt.id,
+        round=step,
+        prompt_sha256=prompt.prompt_sha256,
+        token_ids_sha256=prompt.token_ids_sha256 or "",
+        sampling_sha256=sampling,
+        status=completion.status,
+        finish_reason=completion.finish_reason,
+        text=completion.text,
+        reasoning=completion.reasoning,
+        error=completion.error,
+        first_row=row,
+        rows=len(completion.token_ids),
+        **{name: getattr(completion, name) for name in numbers},
+        **{f"{name}_reason": reason if getattr(completion, name) is None else None for name in numbers},
+    )
+
+
+def _columns(completions: Sequence[Completion], k: int) -> Columns:
+    """Return the columns of all answers one after the other. Logprobs that do not match the tokens in number are left out."""
+    rows = sum(len(completion.token_ids) for completion in completions)
+    columns: Columns = {
+        "token_id": np.full(rows, -1, dtype="<i4"),
+        "logprob": np.full(rows, math.nan, dtype="<f4"),
+        "top_id": np.full((rows, k), -1, dtype="<i4"),
+        "top_logprob": np.full((rows, k), math.nan, dtype="<f4"),
+    }
+    row = 0
+    for completion in completions:
+        count = len(completion.token_ids)
+        columns["token_id"][row : row + count] = completion.token_ids
+        if len(completion.logprobs) == count:
+            columns["logprob"][row : row + count] = [math.nan if value is None else value for value in completion.logprobs]
+        if len(completion.top_ids) == len(completion.top_logprobs) == count:
+            for offset in range(count):
+                ids, logprobs = completion.top_ids[offset][:k], completion.top_logprobs[offset][:k]
+                if len(ids) == len(logprobs):
+                    columns["top_id"][row + offset, : len(ids)] = ids
+                    columns["top_logprob"][row + offset, : len(ids)] = logprobs
+        row += count
+    return columns

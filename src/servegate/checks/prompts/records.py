@@ -1,0 +1,99 @@
+"""What the prompts check records: the prompts as rendered, and one answer per prompt and round."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from servegate.checks.contract import Inputs
+from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.records import Json, Record
+
+
+class Prompt(Record):
+    """One line of the prompt file; the token ids are empty until the baseline's engine has rendered it."""
+
+    id: str
+    category: str
+    messages: tuple[dict[str, Json], ...]
+    max_tokens: int
+    expect: dict[str, Json] | None = None
+    prompt_sha256: str
+    """Of the messages, as JSON."""
+    token_ids: tuple[int, ...] = ()
+    token_ids_sha256: str | None = None
+    token_ids_sha256_reason: str | None = "not rendered yet"  # noqa: S105 - token as in tokenizer
+
+    @property
+    def question(self) -> str:
+        """What was asked last, for people."""
+        return str(self.messages[-1].get("content", ""))
+
+
+class PromptsInputs(Inputs):
+    """Every prompt of the file, in its order."""
+
+    prompts: tuple[Prompt, ...]
+
+
+class Round(Record):
+    """One pass over the prompts."""
+
+    round: int
+    name: str
+    concurrency: int
+    seconds: float
+
+
+class Answer(Record):
+    """One answer. Its tokens are `rows` rows of the columns from `first_row`; `error` explains every missing number."""
+
+    prompt_id: str
+    round: int
+    prompt_sha256: str
+    token_ids_sha256: str
+    sampling_sha256: str
+    status: ItemStatus
+    finish_reason: str | None = None
+    text: str = ""
+    reasoning: str | None = None
+    reasoning_field: str | None = None
+    tool_calls: tuple[Json, ...] = ()
+    prompt_tokens: int | None = None
+    prompt_tokens_reason: str | None = None
+    completion_tokens: int | None = None
+    completion_tokens_reason: str | None = None
+    cached_tokens: int | None = None
+    cached_tokens_reason: str | None = None
+    e2e_latency_s: float | None = None
+    e2e_latency_s_reason: str | None = None
+    error: str | None = None
+    first_row: int = 0
+    rows: int = 0
+
+
+class PromptsMeasurement(Measurement):
+    """Every round of one arm.
+
+    Columns, one row a generated token: token_id i4[R], logprob f4[R] (nats, of the token that was generated), top_id
+    i4[R,k] and top_logprob f4[R,k] (likeliest first). Missing ids are -1, missing logprobs NaN.
+    """
+
+    SAMPLES: ClassVar[tuple[str, ...]] = ("rounds", "answers")
+
+    rounds: tuple[Round, ...]
+    answers: tuple[Answer, ...]
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        keys = {(answer.prompt_id, answer.round) for answer in self.answers}
+        if len(keys) != len(self.answers):
+            raise ValueError("two answers have the same prompt id and round")
+        if self.columns:
+            lengths = {len(column) for column in self.columns.values()}
+            needed = max((answer.first_row + answer.rows for answer in self.answers), default=0)
+            first = min((answer.first_row for answer in self.answers), default=0)
+            if len(lengths) != 1 or needed > max(lengths) or first < 0:
+                raise ValueError(f"answers need {needed} rows, the columns have {sorted(lengths)}")
+        return self

@@ -1,0 +1,38 @@
+"""Settings of the prompts check. Everything but `limits` belongs to the workload: changing it means measuring again."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from servegate.domain.records import Settings
+
+
+class Limits(Settings):
+    """What is tolerated; recorded evidence can be judged again under other limits."""
+
+    contract_breaks: int = Field(default=0, ge=0)
+    """Confirmed contract breaks that do not fail the gate."""
+    confirm_rounds: int = Field(default=2, ge=1)
+    """Rounds in each arm that must agree before a contract break is confirmed; one round is never a proof."""
+    degenerate_increase_points: float = Field(default=1.0, ge=0, le=100)
+    """Largest increase of degenerate answers (empty, loop, soup), in percentage points of the prompts."""
+    cap_hit_increase_points: float = Field(default=1.0, ge=0, le=100)
+    """Largest increase of answers that hit `max_tokens`, in percentage points of the prompts."""
+    fewest_prompts: int = Field(default=20, ge=1)
+    """With fewer compared prompts there is no PASS. 299 rule out an increase of 1 point at 95 % where none is seen."""
+    baseline_sound_share: float = Field(default=0.5, ge=0, le=1)
+    """Share of the baseline's answers (kept contracts; uncut, sound answers) below which it proves nothing."""
+
+
+class PromptsSettings(Settings):
+    """One request per prompt and round, greedy, every sampling parameter pinned, same token ids to both arms."""
+
+    file: str = Field(default="prompts.jsonl", min_length=1)
+    """The prompts, one JSON object a line; relative to the gate config."""
+    max_tokens: int = Field(default=256, ge=1, le=131_072)
+    """Longest answer in tokens, unless a prompt has its own."""
+    concurrency: int = Field(default=64, ge=1, le=4_096)
+    """Requests in flight."""
+    top_logprobs: int = Field(default=5, ge=0, le=20)
+    """Likeliest tokens kept at every position, to tell a coin-flip from a changed mind."""
+    limits: Limits = Limits()

@@ -1,0 +1,28 @@
+"""Is the candidate slower?
+
+`vllm bench serve` loads both arms with the same prompts, several windows at each concurrency. Speeds are compared as a
+ratio with an interval that includes what differs between two starts of an unchanged server. Where the numbers prove
+nothing (a CPU's stand-in kernels, failed requests, a warm cache) the section says so instead of judging.
+"""
+
+from __future__ import annotations
+
+from servegate.checks.contract import Check
+from servegate.checks.throughput.comparing import compare
+from servegate.checks.throughput.judging import CHECK_NAME, judge
+from servegate.checks.throughput.measuring import items, measure
+from servegate.checks.throughput.presenting import present
+from servegate.checks.throughput.record import ThroughputMeasurement
+from servegate.checks.throughput.settings import ThroughputSettings
+
+CHECK = Check(
+    name=CHECK_NAME,
+    settings=ThroughputSettings,
+    measurement=ThroughputMeasurement,
+    measure=measure,
+    compare=compare,
+    judge=judge,
+    present=present,
+    required=False,
+    items=items,
+)

@@ -1,0 +1,104 @@
+"""The `standard` policy for speed: a clear loss fails, nothing about speed ever earns a PASS.
+
+Between two starts of one unchanged server speed differs by about 1 %, so "at most 3 % slower" as a requirement would
+hold back an unchanged candidate every second time. Only a loss that is clear beyond that spread is a FAIL.
+"""
+
+from __future__ import annotations
+
+from servegate.checks.contract import finding
+from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
+from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
+
+CHECK_NAME = "throughput"
+UNSTABLE = 0.05
+"""Windows of one arm that vary more than this (coefficient of variation) are worth a remark."""
+UNEQUAL_ARMS = ("output-lengths",)
+"""Faults in which the arms did different work; all others are the harness's."""
+
+
+def judge(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding, ...]:
+    """Return what is void, slower, or worth knowing."""
+    between = SpeedContrast.model_validate(comparison.candidate)
+    found = [*_unpaired(comparison)]
+    for point in between.points:
+        found += _invalid(point, judged=point.concurrency == settings.judged_at)
+    if between.not_judged is not None:
+        found.append(_finding(f"not-judged-{between.not_judged.code}", Severity.INFO, between.not_judged.message))
+        return tuple(found)
+    return (*found, *_speed(comparison, settings), *_unstable(between))
+
+
+def _unpaired(comparison: Comparison) -> tuple[Finding, ...]:
+    unpaired = comparison.unpaired
+    if not unpaired.total:
+        return ()
+    severity = Severity.NOT_COMPARABLE if unpaired.hash_differs else Severity.REVIEW
+    return (
+        _finding(
+            "unpaired-windows",
+            severity,
+            f"{unpaired.total} windows have no partner: {unpaired.baseline_only} only in the baseline, "
+            f"{unpaired.candidate_only} only in the candidate, {unpaired.hash_differs} with another workload",
+            rule="windows without a partner", value=float(unpaired.total), operator=">", limit=0.0,
+        ),
+    )  # fmt: skip
+
+
+def _invalid(point: SpeedPair, *, judged: bool) -> list[Finding]:
+    """A void concurrency voids the check where it is judged; elsewhere a person should look."""
+    found = []
+    for fault in point.invalid:
+        code, _, message = fault.partition(": ")
+        severity = Severity.REVIEW
+        if judged:
+            severity = Severity.NOT_COMPARABLE if code in UNEQUAL_ARMS else Severity.ERROR
+        found.append(_finding(code, severity, f"INVALID at {point.concurrency} in flight: {message}"))
+    return found
+
+
+def _speed(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding, ...]:
+    judged = comparison.estimates.get("judged_ratio")
+    if judged is None or judged.high is None or judged.low is None:
+        return ()
+    at = settings.judged_at
+    if judged.high < settings.limits.fail_ratio:
+        refs = tuple(
+            EvidenceRef(check=CHECK_NAME, id=item["id"], step=item["block"])
+            for item in comparison.items
+            if item["concurrency"] == at
+        )
+        return (
+            _finding(
+                "slower",
+                Severity.FAIL,
+                f"{judged.value:.3f}x the baseline's output tokens/s at {at} in flight, at most {judged.high:.3f}x (95 %)",
+                evidence=refs,
+                rule="upper 95 % of candidate over baseline output tokens/s",
+                value=judged.high, operator="<", limit=settings.limits.fail_ratio,
+            ),
+        )  # fmt: skip
+    if judged.high < 1:
+        message = (
+            f"slower at {at} in flight: {judged.value:.3f}x, at most {judged.high:.3f}x (95 %); "
+            f"FAIL only below {settings.limits.fail_ratio:g}x"
+        )
+        return (_finding("somewhat-slower", Severity.INFO, message),)
+    return ()
+
+
+def _unstable(between: SpeedContrast) -> tuple[Finding, ...]:
+    shaky = [
+        f"{name} {side.variation:.1%} at {point.concurrency}"
+        for point in between.points
+        for name, side in (("baseline", point.left), ("candidate", point.right))
+        if side is not None and side.variation is not None and side.variation > UNSTABLE
+    ]
+    if not shaky:
+        return ()
+    return (_finding("unstable", Severity.INFO, f"windows of one arm vary a lot (CV): {', '.join(shaky)}"),)
+
+
+def _finding(code: str, severity: Severity, message: str, *, evidence: tuple[EvidenceRef, ...] = (), **rule: object) -> Finding:
+    return finding(CHECK_NAME, code, severity, message, evidence=evidence, **rule)

@@ -1,0 +1,109 @@
+"""The shape of a speed comparison: per concurrency, two sets of windows and their ratio. Noise has the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from servegate.checks.throughput.record import LoadPoint
+from servegate.domain.records import Record
+from servegate.stats.ratios import LogRatio, coefficient_of_variation, log_ratio
+
+INTERVAL_ALPHA = 0.025
+"""Each end of the printed interval; together a 95 % interval."""
+
+
+class Windows(Record):
+    """The windows of one side: mean output tokens per second and its coefficient of variation (0.02: 2 %)."""
+
+    windows: int
+    output_tokens_per_second: float
+    variation: float | None
+    variation_reason: str | None = None
+
+
+class SpeedPair(Record):
+    """Right over left at one concurrency, with its 95 % interval. `invalid`: why these windows prove nothing."""
+
+    concurrency: int
+    left: Windows | None
+    right: Windows | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    reason: str | None = None
+    """Why there is no ratio, or no interval around it."""
+    invalid: tuple[str, ...] = ()
+
+    @property
+    def claim(self) -> str:
+        """`faster`, `slower`, or `n.s.` (no significant difference) with 95 % confidence; `-` without an interval."""
+        if self.invalid:
+            return "INVALID"
+        if self.low is None or self.high is None:
+            return "-"
+        return "faster" if self.low > 1 else "slower" if self.high < 1 else "n.s."
+
+
+class NotJudged(Record):
+    """Why speed is shown but not judged."""
+
+    code: str
+    message: str
+
+
+class SpeedContrast(Record):
+    """Every concurrency. `judged_at` and `not_judged` are set between arms only."""
+
+    points: tuple[SpeedPair, ...]
+    judged_at: int | None = None
+    not_judged: NotJudged | None = None
+
+    def at(self, concurrency: int) -> SpeedPair | None:
+        """Return the pair at a concurrency."""
+        return next((point for point in self.points if point.concurrency == concurrency), None)
+
+
+def windows_of(points: Sequence[LoadPoint]) -> Windows | None:
+    """Summarise windows; None for none."""
+    if not points:
+        return None
+    speeds = [point.output_tokens_per_second for point in points]
+    variation = coefficient_of_variation(speeds)
+    return Windows(
+        windows=len(speeds),
+        output_tokens_per_second=fmean(speeds),
+        variation=variation,
+        variation_reason=None if variation is not None else "one window has no spread",
+    )
+
+
+def ratio_of(left: Sequence[LoadPoint], right: Sequence[LoadPoint], restart_sd: float) -> LogRatio | None:
+    """Return right over left; None when a side has no window or a window generated nothing."""
+    speeds = [[point.output_tokens_per_second for point in side] for side in (left, right)]
+    if not all(speeds) or min(min(side) for side in speeds) <= 0:
+        return None
+    return log_ratio(speeds[0], speeds[1], restart_sd)
+
+
+def speed_pair(
+    concurrency: int, left: Sequence[LoadPoint], right: Sequence[LoadPoint], restart_sd: float, invalid: tuple[str, ...] = ()
+) -> SpeedPair:
+    """Compare two sides at one concurrency."""
+    ratio = ratio_of(left, right, restart_sd)
+    bounds = ratio.bounds(INTERVAL_ALPHA) if ratio else None
+    reason = None
+    if ratio is None:
+        reason = "a side has no window that generated tokens"
+    elif bounds is None:
+        reason = "a single window has no spread, so there is no interval"
+    return SpeedPair(
+        concurrency=concurrency,
+        left=windows_of(left),
+        right=windows_of(right),
+        ratio=ratio.ratio if ratio else None,
+        low=bounds[0] if bounds else None,
+        high=bounds[1] if bounds else None,
+        reason=reason,
+        invalid=invalid,
+    )

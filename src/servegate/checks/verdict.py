@@ -1,0 +1,189 @@
+"""From findings to a verdict: validity first, then quality, then speed.
+
+A check never says PASS. It is PASS when it was measured in full on both arms and noticed nothing that blocks; the
+gate is PASS when every required check is, and the arms themselves raise no doubt. Whatever is missing is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
+from servegate.domain.arms import Role
+from servegate.domain.blocks import Section, Text
+from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured
+from servegate.domain.judgement import (
+    PRECEDENCE,
+    CheckOutcome,
+    Comparison,
+    Finding,
+    Outcome,
+    PolicyRef,
+    Scope,
+    Severity,
+    Verdict,
+    outcome_of,
+    worst,
+)
+from servegate.domain.plan import Plan
+
+ARMS = "arms"
+"""Pseudo-check that findings about the arms themselves belong to."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One check's comparison and what it noticed."""
+
+    check: AnyCheck
+    comparison: Comparison | NotMeasured
+    findings: tuple[Finding, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of this check alone; what compared nothing is never PASS, required or not."""
+        nothing = isinstance(self.comparison, NotMeasured) or self.comparison.n == 0
+        return worst((outcome_of(self.findings), Outcome.REVIEW if nothing else Outcome.PASS))
+
+
+def judged(
+    check: AnyCheck, evidence: Evidence[Measurement], comparison: Comparison | NotMeasured, own: tuple[Finding, ...]
+) -> Judged:
+    """Return the check with the findings that hold for every check: not measured, measured in part, nothing compared."""
+    weight = Severity.REVIEW if check.required else Severity.INFO
+    if isinstance(comparison, NotMeasured):
+        broken = comparison.reason.code in {"engine_failed", "measurement_failed"}
+        severity = Severity.ERROR if broken and check.required else weight
+        return Judged(check, comparison, (finding(check.name, "not-measured", severity, comparison.reason.message),))
+    general = []
+    for arm, side in _sides(evidence):
+        if isinstance(side.measurement, Measurement) and side.measurement.partial is not None:
+            message = f"{arm} was measured in part: {side.measurement.partial.message}"
+            general.append(finding(check.name, "partial", weight, message))
+    explained = any(item.severity is not Severity.INFO or not check.required for item in own)
+    if comparison.n == 0 and not explained:
+        general.append(finding(check.name, "nothing-compared", weight, "no sample could be compared"))
+    return Judged(check, comparison, (*own, *general))
+
+
+def decide(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged]) -> Verdict:
+    """Return the verdict over everything that was judged."""
+    about_arms = _arm_findings(plan, arms, results)
+    counted = [outcome_of(about_arms)]
+    counted += [result.outcome for result in results.values() if result.check.required or result.outcome is Outcome.FAIL]
+    outcome = worst(tuple(counted))
+    findings = tuple(sorted((*about_arms, *(f for r in results.values() for f in r.findings)), key=_weight))
+    return Verdict(
+        outcome=outcome,
+        headline=_headline(outcome, findings),
+        scope=_scope(arms),
+        checks={name: CheckOutcome(outcome=r.outcome, required=r.check.required) for name, r in results.items()},
+        findings=findings,
+        policy=PolicyRef(ref=plan.policy, sha256=plan.fingerprints.policy),
+        inputs=plan.inputs,
+    )
+
+
+def missing_section(result: Judged) -> Section:
+    """Return the section of a check that did not measure: its reason, and nothing that looks like a result."""
+    assert isinstance(result.comparison, NotMeasured)
+    message = result.comparison.reason.message
+    return Section(
+        check=result.check.name,
+        title=result.check.name.capitalize(),
+        outcome=result.outcome,
+        question="Not measured",
+        summary=f"not measured: {message}",
+        noise="not measured",
+        n="0",
+        blocks=(Text(text=f"Not measured: {message}", tone="caution"),),
+    )
+
+
+def _sides(evidence: Evidence[Measurement]) -> tuple[tuple[str, ArmEvidence[Measurement]], ...]:
+    return ((Role.BASELINE.value, evidence.baseline), (Role.CANDIDATE.value, evidence.candidate))
+
+
+def _arm_findings(
+    plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged]
+) -> tuple[Finding, ...]:
+    found = []
+    if not plan.knobs:
+        found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
+    if not any(result.check.required for result in results.values()):
+        found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
+    for name, side in arms.items():
+        found += _engine_findings(name, side.engine)
+    baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
+    if baseline is not None and candidate is not None:
+        found += _environment_findings(baseline, candidate)
+    return tuple(found)
+
+
+def _engine_findings(arm: str, facts: EngineFacts | None) -> list[Finding]:
+    if facts is None:
+        return []
+    if facts.status is EngineStatus.FAILED:
+        why = facts.diagnosis.exception if facts.diagnosis else "no exception was logged"
+        when = "stopped while it was measured" if facts.version is not None and facts.phases_s.get("ready") else "did not start"
+        return [finding(ARMS, f"{arm}-engine-failed", Severity.ERROR, f"the {arm} engine {when}: {why}")]
+    asked, got = facts.quantization.requested, facts.quantization.resolved
+    if asked is not None and got is None:
+        message = f"the {arm} asks for quantization {asked!r}, but its log does not show that it was applied"
+        return [finding(ARMS, "quantization-not-seen", Severity.REVIEW, message)]
+    return []
+
+
+def _environment_findings(baseline: Manifest, candidate: Manifest) -> list[Finding]:
+    """Answers and speed of different hardware or drivers can not be told from those of the change."""
+    cards = [sorted((gpu.name, gpu.compute_capability) for gpu in side.gpus) for side in (baseline, candidate)]
+    pairs = [("GPUs", *map(_named, cards)), ("driver", baseline.driver, candidate.driver)]
+    if not any(cards):
+        pairs.append(("CPU", baseline.cpu, candidate.cpu))
+    return [
+        finding(ARMS, "environment-differs", Severity.NOT_COMPARABLE, f"the arms ran on different {what}: {a} and {b}")
+        for what, a, b in pairs
+        if a != b
+    ]
+
+
+def _named(cards: list[tuple[str, str]]) -> str:
+    return ", ".join(name for name, _capability in cards) or "none"
+
+
+def _scope(arms: Mapping[str, ArmEvidence[Measurement]]) -> Scope:
+    manifest = arms[Role.CANDIDATE].manifest or arms[Role.BASELINE].manifest
+    facts = [side.engine for side in arms.values() if side.engine is not None]
+    versions = list(dict.fromkeys(item.version or "unknown" for item in facts))
+    kernels = [kernel.kernel for item in facts if item.role == Role.CANDIDATE for kernel in item.kernels]
+    gpu = driver = "unknown"
+    if manifest is not None:
+        names = [item.name for item in manifest.gpus]
+        gpu = ", ".join(names) if names else f"no GPU ({manifest.cpu})"
+        driver = manifest.driver or "none"
+    return Scope(
+        gpu=gpu,
+        driver=driver,
+        engine=" -> ".join(versions) or "not started",
+        kernels=", ".join(dict.fromkeys(kernels)) or "none named in the log",
+    )
+
+
+def _weight(item: Finding) -> tuple[int, int, str]:
+    """Blocking findings first, worst first; among equals the arms come before the checks."""
+    if item.severity is Severity.INFO:
+        return (len(PRECEDENCE), 1, item.code)
+    return (PRECEDENCE.index(Outcome(item.severity.value)), item.check != ARMS, item.code)
+
+
+def _headline(outcome: Outcome, findings: tuple[Finding, ...]) -> str:
+    """Return one sentence: what decided, or for a PASS what is left to read."""
+    if outcome is Outcome.PASS:
+        unread = [item.message for item in findings if "/unread" in item.code]
+        return "; ".join(["no damage found", *unread])
+    deciding = [item for item in findings if item.severity.value == outcome.value]
+    if not deciding:
+        return "absence of evidence: no check decided"
+    more = len(deciding) - 1
+    return deciding[0].message + (f" (and {more} more)" if more else "")

@@ -1,0 +1,27 @@
+"""Intervals for a share: so many of so many, counted once each."""
+
+from __future__ import annotations
+
+import math
+
+from servegate.stats.intervals import normal_quantile
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's two-sided score interval for a share in [0, 1].
+
+    Wilson, JASA 22 (1927) 209-212: (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n). Unlike p -+ z se it stays
+    inside [0, 1] and keeps a width where none or all of the n succeed.
+
+    Raises:
+        ValueError: n < 1, or successes outside 0 to n.
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"needs n >= 1 and 0 <= successes <= n, got {successes} of {n}")
+    z = normal_quantile((1 + level) / 2)
+    p, weight = successes / n, z * z / n
+    centre = p + weight / 2
+    reach = z * math.sqrt(p * (1 - p) / n + weight / (4 * n))
+    low = 0.0 if successes == 0 else (centre - reach) / (1 + weight)
+    high = 1.0 if successes == n else (centre + reach) / (1 + weight)
+    return low, high

@@ -1,0 +1,222 @@
+"""The policy: PASS is earned, FAIL is sure, everything else says what would settle it."""
+
+from __future__ import annotations
+
+import pytest
+
+from servegate.checks.accuracy.comparing import compare
+from servegate.checks.accuracy.judging import judge
+from servegate.checks.accuracy.presenting import present
+from servegate.checks.accuracy.record import AccuracyMeasurement
+from servegate.checks.accuracy.settings import AccuracySettings, Limits
+from servegate.domain.blocks import Fold, Pair, Section, Table
+from servegate.domain.evidence import EngineFacts, ItemStatus
+from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, outcome_of
+from tests.unit.checks.accuracy_samples import arm, evidence, flipped, pattern, recorded, row, task
+from tests.unit.samples import engine_facts
+
+SETTINGS = AccuracySettings()
+
+
+def judged(
+    baseline: AccuracyMeasurement,
+    candidate: AccuracyMeasurement,
+    settings: AccuracySettings = SETTINGS,
+    facts: tuple[EngineFacts, EngineFacts] | None = None,
+) -> tuple[Finding, ...]:
+    comparison = compare(evidence(baseline, candidate, facts), settings)
+    assert isinstance(comparison, Comparison)
+    return judge(comparison, settings)
+
+
+def codes(findings: tuple[Finding, ...]) -> list[str]:
+    return [finding.code.removeprefix("accuracy/") for finding in findings]
+
+
+def two_rounds(scores: list[float]) -> AccuracyMeasurement:
+    return arm(scores, scores)
+
+
+def test_identical_arms_of_enough_questions_pass() -> None:
+    assert judged(two_rounds(pattern(500)), two_rounds(pattern(500))) == ()
+
+
+def test_499_questions_are_a_smoke_test() -> None:
+    (finding,) = judged(two_rounds(pattern(499)), two_rounds(pattern(499)))
+    assert (finding.code, finding.severity) == ("accuracy/smoke-test", Severity.REVIEW)
+    assert "n=499, cannot PASS" in finding.message
+
+
+def test_fifty_questions_without_a_flip_say_what_they_do_not_exclude() -> None:
+    findings = judged(two_rounds(pattern(50)), two_rounds(pattern(50)))
+    assert codes(findings) == ["drop-open", "smoke-test"]
+    assert "up to 5.8%" in findings[1].message
+
+
+def test_a_large_drop_fails_and_names_questions() -> None:
+    before = pattern(600)
+    findings = judged(two_rounds(before), two_rounds(flipped(before, 40, 4)))
+    (finding,) = [one for one in findings if one.severity is Severity.FAIL]
+    assert finding.code == "accuracy/drop"
+    assert finding.value is not None
+    assert finding.limit == 0.5
+    assert finding.value > 0.5
+    assert len(finding.evidence) == 80
+    assert finding.evidence[0].id.startswith("gsm8k/")
+
+
+def test_a_small_real_drop_passes_and_is_named() -> None:
+    """Both rules hold; the margin says which loss is acceptable, so PASS takes precedence."""
+    before = pattern(1319)
+    after = flipped(before, 22, 2)
+    findings = judged(two_rounds(before), two_rounds(after), AccuracySettings(limits=Limits(fail_drop_points=0.3)))
+    assert codes(findings) == ["small-drop"]
+    assert outcome_of(findings) is Outcome.PASS
+
+
+def test_the_limit_is_applied_to_raw_values() -> None:
+    before = pattern(1319)
+    comparison = compare(evidence(two_rounds(before), two_rounds(flipped(before, 30, 10))), SETTINGS)
+    assert isinstance(comparison, Comparison)
+    high = comparison.estimates["drop"].high
+    assert high is not None
+    just_above = AccuracySettings(limits=Limits(pass_drop_points=high + 1e-9))
+    assert judge(comparison, just_above) == ()
+    assert codes(judge(comparison, AccuracySettings(limits=Limits(pass_drop_points=high)))) == ["drop-open"]
+
+
+def test_an_open_drop_says_how_many_questions_would_settle_it() -> None:
+    before = pattern(600)
+    (finding,) = judged(two_rounds(before), two_rounds(flipped(before, 18, 10)))
+    assert (finding.code, finding.severity) == ("accuracy/drop-open", Severity.REVIEW)
+    assert "more questions would settle it" in finding.message
+
+
+def test_a_smoke_test_fails_only_on_overwhelming_evidence() -> None:
+    before = [1.0] * 40 + [0.0] * 20
+    broken = judged(two_rounds(before), two_rounds([0.0] * 59 + [1.0]))
+    assert outcome_of(broken) is Outcome.FAIL
+    three_of_three = judged(two_rounds([1.0, 1.0, 1.0, 0.0]), two_rounds([0.0, 0.0, 0.0, 0.0]))
+    assert outcome_of(three_of_three) is Outcome.REVIEW
+
+
+@pytest.mark.parametrize("candidate", ["fp8", "kv"])
+def test_recorded_smoke_runs_are_for_review(candidate: str) -> None:
+    findings = judged(recorded("bf16"), recorded(candidate))
+    assert "smoke-test" in codes(findings)
+    assert outcome_of(findings) is Outcome.REVIEW
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_the_same_score_everywhere_is_a_harness_fault(score: float) -> None:
+    (finding,) = judged(two_rounds([score] * 600), two_rounds([score] * 600))
+    assert (finding.code, finding.severity) == ("accuracy/uniform-score", Severity.ERROR)
+
+
+def test_a_candidate_that_gets_everything_wrong_is_no_harness_fault() -> None:
+    assert outcome_of(judged(two_rounds(pattern(600)), two_rounds([0.0] * 600))) is Outcome.FAIL
+
+
+@pytest.mark.parametrize("change", [{"add_bos": True}, {"concurrency": 1}, {"lm_eval": "0.4.12"}, {"max_length": 4096}])
+def test_arms_asked_differently_are_not_comparable(change: dict[str, object]) -> None:
+    scores = pattern(600)
+    findings = judged(two_rounds(scores), arm(scores, scores, tasks=(task(**change),)))
+    assert codes(findings) == ["asked-differently"]
+    assert findings[0].severity is Severity.NOT_COMPARABLE
+    assert next(iter(change)) in findings[0].message
+
+
+def test_missing_and_other_questions_withhold_pass() -> None:
+    whole = two_rounds(pattern(600))
+    missing = whole.model_copy(update={"rows": whole.rows[:-2]})
+    assert codes(judged(whole, missing)) == ["missing-questions"]
+    other = whole.model_copy(update={"rows": (*whole.rows[:-1], whole.rows[-1].model_copy(update={"doc_hash": "x"}))})
+    assert outcome_of(judged(whole, other)) is Outcome.NOT_COMPARABLE
+
+
+def test_answers_that_never_came_must_not_decide() -> None:
+    scores = pattern(1319)
+    right = [doc_id for doc_id, score in enumerate(scores) if score]
+    lost = {(number, doc_id): ItemStatus.EMPTY for number in (0, 1) for doc_id in right[:25]}
+    findings = judged(two_rounds(scores), arm(scores, scores, lost=lost))
+    assert codes(findings) == ["no-answer-decides", "no-answer-candidate"]
+    assert outcome_of(findings) is Outcome.REVIEW
+
+
+def test_few_answers_that_never_came_pass_both_ways() -> None:
+    scores = pattern(1319)
+    lost = {(0, doc_id): ItemStatus.EMPTY for doc_id in range(6)}
+    assert judged(two_rounds(scores), arm(scores, scores, lost=lost)) == ()
+
+
+def test_an_arm_that_never_answers_is_for_review_not_wrong() -> None:
+    scores = pattern(600)
+    lost = {(number, doc_id): ItemStatus.EMPTY for number in (0, 1) for doc_id in range(600)}
+    findings = judged(two_rounds(scores), arm(scores, scores, lost=lost))
+    assert codes(findings) == ["no-answer-candidate", "no-pairs"]
+    assert outcome_of(findings) is Outcome.REVIEW
+
+
+def test_equal_answers_of_differently_served_arms_are_remarked() -> None:
+    facts = engine_facts("baseline"), engine_facts("candidate", argv=("vllm", "serve", "m", "--quantization=fp8"))
+    findings = judged(two_rounds(pattern(600)), two_rounds(pattern(600)), facts=facts)
+    assert [(one.code, one.severity) for one in findings] == [("accuracy/all-identical", Severity.INFO)]
+
+
+def test_format_flips_are_information() -> None:
+    scores = pattern(600)
+    strict = [0.0 if index < 30 else score for index, score in enumerate(scores)]
+    findings = judged(two_rounds(scores), arm(scores, scores, strict=[strict, strict], texts="!"))
+    assert codes(findings) == ["format-flips"]
+
+
+# -- how it is shown -------------------------------------------------------------------------------------------
+
+
+def shown(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement) -> Section:
+    arms = evidence(baseline, candidate)
+    comparison = compare(arms, SETTINGS)
+    assert isinstance(comparison, Comparison)
+    return present(comparison, arms, SETTINGS, judge(comparison, SETTINGS))
+
+
+def test_the_summary_is_numbers_and_fits_a_phone() -> None:
+    before = pattern(1319)
+    section = shown(arm(before, flipped(before, 5, 4)), two_rounds(flipped(before, 12, 9)))
+    assert section.summary == (
+        "60.0 % -> 59.8 %: 0.19 points lost, drop at most 0.66 (PASS < 2.5). Flips: 19 right-to-wrong, 14 wrong-to-right."
+    )
+    assert section.noise.startswith("Baseline against itself: 5 and 4 flips")
+    assert section.n == "1,319 questions x 2 rounds"
+
+
+def test_flips_stand_beside_noise_in_one_table() -> None:
+    before = pattern(600)
+    section = shown(two_rounds(before), two_rounds(flipped(before, 3, 1)))
+    tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
+    names = [line[0] for line in tables["accuracy-flips"].rows]
+    assert names == ["candidate against baseline"] * 2 + ["baseline against itself", "candidate against itself"]
+    assert len(tables["accuracy-changed-answers"].rows) == 8
+
+
+def test_changed_answers_can_be_read_beside_their_question() -> None:
+    before = pattern(600)
+    section = shown(two_rounds(before), two_rounds(flipped(before, 3, 0)))
+    (pair, *_) = [
+        inner for fold in section.blocks if isinstance(fold, Fold) for inner in fold.blocks if isinstance(inner, Pair)
+    ]
+    assert pair.left != pair.right
+    assert "what is" in pair.note
+
+
+def test_hostile_text_stays_text() -> None:
+    nasty = "\ud800\u2028<script>|`" + "x" * 10_000
+    before = two_rounds(pattern(60))
+    responses = tuple(one.model_copy(update={"text": nasty}) for one in before.responses)
+    rows = tuple(row(one.doc_id, 1 - one.score, round_=one.round, filter_=one.filter, extracted=nasty) for one in before.rows)
+    section = shown(before, before.model_copy(update={"responses": responses, "rows": rows}))
+    (pair, *_) = [
+        inner for fold in section.blocks if isinstance(fold, Fold) for inner in fold.blocks if isinstance(inner, Pair)
+    ]
+    assert len(pair.right) < 5000
+    assert section.model_dump()

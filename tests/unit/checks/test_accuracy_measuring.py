@@ -1,0 +1,196 @@
+"""What the arms are asked, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+import pytest
+from pydantic import ValidationError
+
+from servegate.checks.accuracy.measuring import items, measure
+from servegate.checks.accuracy.questions import load
+from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement
+from servegate.checks.accuracy.settings import AccuracySettings, Limits, Task
+from servegate.checks.contract import MeasureContext
+from servegate.domain.evidence import ItemStatus
+from servegate.domain.workload import EvaluatedRow, Evaluation, EvaluationSpec
+from servegate.errors import MeasurementError, UsageError
+from servegate.ports import Completions, LoadGenerator, Probes
+from tests.unit.samples import engine_facts
+
+SHOT = {"question": "1 + 1?", "answer": "Two.\n#### 2"}
+ROWS = [{"question": f"{index} + 0?", "answer": f"#### {index}"} for index in range(4)]
+
+
+class FakeEvaluator:
+    """Answers each question with its number; remembers what it was asked."""
+
+    def __init__(self, responses: tuple[str, ...] = ("#### 0", "", "  ", "[null]"), filters: tuple[str, ...] = ()) -> None:
+        self.specs: list[EvaluationSpec] = []
+        self.responses = responses
+        self.filters = filters or ("strict-match", "flexible-extract")
+
+    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
+        self.specs.append(spec)
+        rows = tuple(
+            EvaluatedRow(
+                doc_id=doc_id, filter=name, doc_hash=f"d{doc_id}", target_hash="t", prompt_hash="p", question="q",
+                target="#### 0", response=text, extracted=text, score=float(text == "#### 0"),
+            )
+            for name in self.filters
+            for doc_id, text in enumerate(self.responses)
+        )  # fmt: skip
+        return Evaluation(
+            task=spec.task, version="3.0", metric="exact_match", filters=self.filters, rows=rows, lm_eval="0.4.13",
+            command=("lm_eval",), warnings=("careful",), null_answer="[null]",
+        )  # fmt: skip
+
+
+def run(
+    evaluator: FakeEvaluator,
+    settings: AccuracySettings,
+    step: int = 0,
+    inputs: AccuracyInputs | None = None,
+    baseline: AccuracyMeasurement | None = None,
+    **facts: object,
+) -> tuple[AccuracyMeasurement, list[int]]:
+    advanced: list[int] = []
+    probes = Probes(cast(Completions, None), cast(LoadGenerator, None), evaluator)
+    context = MeasureContext("baseline", step, engine_facts(**facts), inputs, baseline, advanced.append)
+    return measure(probes, settings, context), advanced
+
+
+def file_of(content: object) -> bytes:
+    return content if isinstance(content, bytes) else json.dumps(content).encode()
+
+
+def loaded(content: object, **task: object) -> AccuracyInputs:
+    settings = AccuracySettings(tasks=(Task.model_validate({"file": "sums.json", "shots": 1, **task}),))
+    return load(settings, lambda _: file_of(content))
+
+
+def test_every_round_asks_the_same_with_the_context_of_the_engine() -> None:
+    evaluator = FakeEvaluator()
+    first, advanced = run(evaluator, AccuracySettings())
+    second, _ = run(evaluator, AccuracySettings(), step=1)
+    spec, again = evaluator.specs
+    assert (spec.task, spec.shots, spec.limit, spec.max_length, spec.concurrency) == ("gsm8k", 5, None, 2048, 64)
+    assert spec.model_copy(update={"label": ""}) == again.model_copy(update={"label": ""})
+    assert spec.label != again.label
+    assert advanced == [4]
+    joined = first.joined(second)
+    assert {row.round for row in joined.rows} == {0, 1}
+    assert len(joined.rows) == 16
+    assert len(joined.responses) == 8
+    assert len(joined.documents) == 4
+    assert [one.warnings for one in joined.passes] == [("careful",)] * 2
+
+
+def test_the_candidate_is_told_the_context_of_the_baseline() -> None:
+    evaluator = FakeEvaluator()
+    baseline, _ = run(evaluator, AccuracySettings())
+    run(evaluator, AccuracySettings(), baseline=baseline, max_model_len=512)
+    assert evaluator.specs[-1].max_length == 2048
+
+
+def test_an_unknown_context_is_no_measurement() -> None:
+    with pytest.raises(MeasurementError, match="context length is unknown"):
+        run(FakeEvaluator(), AccuracySettings(), max_model_len=None)
+
+
+def test_answers_that_never_came_are_told_apart() -> None:
+    measurement, _ = run(FakeEvaluator(), AccuracySettings())
+    assert [one.status for one in measurement.responses] == [
+        ItemStatus.OK, ItemStatus.EMPTY, ItemStatus.EMPTY, ItemStatus.FAILED,
+    ]  # fmt: skip
+
+
+def test_the_judged_filter() -> None:
+    measurement, _ = run(FakeEvaluator(), AccuracySettings())
+    assert measurement.tasks[0].judged_filter == "flexible-extract"
+    measurement, _ = run(FakeEvaluator(filters=("none",)), AccuracySettings())
+    assert measurement.tasks[0].judged_filter == "none"
+    with pytest.raises(MeasurementError, match="no filter 'flexible'") as raised:
+        run(FakeEvaluator(), AccuracySettings(tasks=(Task(filter="flexible"),)))
+    assert "flexible-extract" in raised.value.advice
+
+
+def test_a_local_file_becomes_rows() -> None:
+    settings = AccuracySettings(tasks=(Task(file="a/My sums.json", shots=1, questions=3),))
+    inputs = load(settings, lambda _: file_of({"fewshot": [SHOT], "test": ROWS}))
+    evaluator = FakeEvaluator()
+    run(evaluator, settings, inputs=inputs)
+    (spec,) = evaluator.specs
+    assert (spec.task, spec.limit, len(spec.questions), len(spec.fewshot)) == ("My-sums", None, 3, 1)
+    assert spec.label == "0-my-sums-round-0"
+    assert items(settings, inputs) == 3
+
+
+def test_how_many_questions_are_known_beforehand() -> None:
+    assert items(AccuracySettings(), AccuracyInputs()) is None
+    assert items(AccuracySettings(tasks=(Task(questions=100),)), None) == 100
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", r"sums.json:1: not JSON"),
+        (b"\xff", "not strict JSON"),
+        (b'{"test": [], "test": []}', "repeated key 'test'"),
+        (b'{"test": NaN}', "NaN"),
+        ([], "holds a list"),
+        ({"tests": ROWS}, "did you mean 'test'"),
+        ({"test": {}}, "`test` is an object"),
+        ({"fewshot": [SHOT], "test": []}, "`test` holds no question"),
+        ({"fewshot": [], "test": ROWS}, "holds 0 rows, but the task asks for 1 shots"),
+        ({"fewshot": [SHOT], "test": ["x"]}, r"test\[0\] is text"),
+        ({"fewshot": [SHOT], "test": [{"question": "a"}]}, r"test\[0\] has no 'answer'"),
+        ({"fewshot": [SHOT], "test": [{**SHOT, "id": 1}]}, "unknown key 'id'"),
+        ({"fewshot": [SHOT], "test": [{"question": 1, "answer": "#### 1"}]}, r"test\[0\].question is a number"),
+        ({"fewshot": [SHOT], "test": [{"question": " ", "answer": "#### 1"}]}, r"test\[0\].question is empty"),
+        ({"fewshot": [SHOT], "test": [{"question": "a", "answer": "1"}]}, "#### N"),
+        ({"fewshot": [SHOT], "test": [*ROWS, ROWS[2]]}, r"test\[4\] repeats the question of test\[2\]"),
+        ({"fewshot": [SHOT], "test": [*ROWS, SHOT]}, r"test\[4\] repeats the question of fewshot\[0\]"),
+        ({"fewshot": [SHOT], "test": [{"question": "\ud800", "answer": "#### 1"}]}, "surrogate"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_gets_one_clear_error(content: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
+        loaded(content)
+    assert raised.value.what.startswith("sums.json")
+    assert raised.value.advice
+
+
+def test_more_questions_than_there_are() -> None:
+    with pytest.raises(UsageError, match="holds 4 questions, but the task asks for 9"):
+        loaded({"fewshot": [SHOT], "test": ROWS}, questions=9)
+
+
+def test_line_separators_stay_in_a_question() -> None:
+    question = "a\u2028b"
+    inputs = loaded({"fewshot": [SHOT], "test": [{"question": question, "answer": "#### 1"}]})
+    assert inputs.tasks[0].questions[0]["question"] == question
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"tasks": ()},
+        {"tasks": ({}, {})},
+        {"tasks": ({"questions": 0},)},
+        {"tasks": ({"questions": "some"},)},
+        {"tasks": ({"name": "../x"},)},
+        {"concurrency": 0},
+        {"concurency": 8},
+        {"limits": {"fail_drop_points": 3.0}},
+    ],
+)
+def test_wrong_settings_are_refused(values: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        AccuracySettings.model_validate(values)
+
+
+def test_the_policy_numbers_are_the_stated_ones() -> None:
+    limits = Limits()
+    assert (limits.pass_drop_points, limits.fail_drop_points, limits.smallest_n) == (2.5, 0.5, 500)

@@ -1,0 +1,180 @@
+"""Judging: which finding comes of what, and that no lack of evidence passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from servegate.domain.judgement import Outcome, Severity, outcome_of
+from tests.unit.checks.prompts_evidence import Said, compared, evidence, item, judged
+
+JSON = {"json": True}
+GOOD, BAD = '{"a": 1}', "no JSON at all"
+LOOP = "and so on " * 20
+
+
+def severities(found: object) -> dict[str, str]:
+    return {code: one.severity.value for code, one in found.items()}  # type: ignore[attr-defined]
+
+
+def test_identical_arms_give_no_finding() -> None:
+    said = {"a": [GOOD, GOOD], "b": ["same", "same"], "c": [Said("cut", "truncated")] * 2}
+    assert judged(evidence(said, said, {"a": JSON})) == {}
+
+
+def test_a_confirmed_contract_break_fails_and_names_its_prompt() -> None:
+    found = judged(evidence({"p": [GOOD, GOOD]}, {"p": [BAD, BAD]}, {"p": JSON}))
+    assert severities(found) == {"prompts/contract-broken": "fail"}
+    one = found["prompts/contract-broken"]
+    assert (one.rule, one.value, one.operator, one.limit) == ("confirmed contract breaks", 1.0, ">", 0.0)
+    assert [(ref.check, ref.id, ref.step) for ref in one.evidence] == [("prompts", "p", 0)]
+    assert "p" in one.message
+
+
+def test_a_tolerated_number_of_breaks_does_not_fail() -> None:
+    found = evidence({"p": [GOOD, GOOD]}, {"p": [BAD, BAD]}, {"p": JSON})
+    assert "prompts/contract-broken" not in judged(found, contract_breaks=1)
+
+
+@pytest.mark.parametrize("rounds", [([GOOD, GOOD], [GOOD, BAD]), ([GOOD], [BAD])])
+def test_a_break_that_is_not_confirmed_asks_for_review(rounds: tuple[list[str], list[str]]) -> None:
+    found = judged(evidence({"p": rounds[0]}, {"p": rounds[1]}, {"p": JSON}))
+    assert found["prompts/contract-unstable"].severity is Severity.REVIEW
+    assert "prompts/contract-broken" not in found
+
+
+def test_a_contract_that_was_cut_in_the_candidate_is_not_judged_and_not_passed() -> None:
+    cut = Said('{"a": [1, 2', "truncated")
+    found = judged(evidence({"p": [GOOD, GOOD]}, {"p": [cut, cut]}, {"p": JSON}))
+    assert found["prompts/contract-not-judged"].severity is Severity.REVIEW
+    assert "prompts/contract-broken" not in found
+    assert found["prompts/cap-hit-increase"].severity is Severity.REVIEW
+
+
+def test_a_baseline_that_keeps_no_contract_proves_nothing() -> None:
+    bad = {name: [BAD, BAD] for name in "pqrs"}
+    found = judged(evidence(bad, bad, dict.fromkeys("pqrs", JSON)))
+    assert severities(found) == {"prompts/baseline-unsound": "review"}
+
+
+def test_a_baseline_that_is_mostly_cut_or_degenerate_proves_little() -> None:
+    cut = {"p": [Said("a", "truncated")] * 2, "q": [Said("b", "truncated")] * 2}
+    found = judged(evidence(cut, cut, filler=1), fewest_prompts=1)
+    assert severities(found) == {"prompts/baseline-unsound": "review"}
+    assert "4 of 6 answers hit max_tokens" in found["prompts/baseline-unsound"].message
+    loops = {"p": [LOOP] * 2, "q": [LOOP] * 2}
+    assert "degenerate" in judged(evidence(loops, loops, filler=1), fewest_prompts=1)["prompts/baseline-unsound"].message
+
+
+@pytest.mark.parametrize(("broken", "severity"), [(1, "review"), (2, "review"), (6, "fail"), (24, "fail")])
+def test_more_degenerate_answers_fail_only_beyond_doubt(broken: int, severity: str) -> None:
+    names = [f"p{number}" for number in range(broken)]
+    found = judged(evidence({n: ["sound"] * 2 for n in names}, {n: [LOOP] * 2 for n in names}, filler=24 - broken))
+    one = found["prompts/degenerate-increase"]
+    assert one.severity.value == severity
+    assert one.limit == 1.0
+    assert one.evidence
+
+
+def test_many_prompts_show_a_small_increase_to_be_small() -> None:
+    found = judged(evidence({"p": ["sound"] * 2}, {"p": [LOOP, "sound"]}, filler=999))
+    assert "prompts/degenerate-increase" not in found
+
+
+def test_fewer_degenerate_answers_are_no_finding_of_their_own() -> None:
+    found = judged(evidence({"p": [LOOP] * 2}, {"p": ["sound"] * 2}))
+    assert severities(found) == {"prompts/unread-differences": "info"}
+
+
+def test_cap_hits_never_fail_by_themselves() -> None:
+    names = [f"p{number}" for number in range(24)]
+    found = judged(
+        evidence({n: ["whole"] * 2 for n in names}, {n: [Said("on and on", "truncated")] * 2 for n in names}, filler=0)
+    )
+    assert found["prompts/cap-hit-increase"].severity is Severity.REVIEW
+    assert outcome_of(tuple(found.values())) is Outcome.REVIEW
+
+
+@pytest.mark.parametrize("status", ["failed", "timeout", "skipped"])
+def test_failed_requests_in_either_arm_ask_for_review(status: str) -> None:
+    lost = Said("", status, error="connection reset")
+    for baseline, candidate in ((lost, "x"), ("x", lost), (lost, lost)):
+        found = judged(evidence({"p": [baseline, "x"]}, {"p": [candidate, "x"]}))
+        assert severities(found) == {"prompts/failed": "review"}
+        assert found["prompts/failed"].evidence[0].id == "p"
+
+
+def test_empty_answers_are_never_equal_and_leave_nothing_to_compare() -> None:
+    empty = Said("", "empty")
+    for baseline, candidate in ((empty, empty), (empty, "an answer"), (LOOP, empty)):
+        found = judged(evidence({"p": [baseline, "x"]}, {"p": [candidate, "x"]}))
+        assert found["prompts/empty-answers"].severity is Severity.REVIEW
+    new = judged(evidence({"p": ["x", "x"]}, {"p": [empty, "x"]}))
+    assert severities(new) == {"prompts/degenerate-increase": "review"}
+
+
+def test_reasoning_without_an_answer_asks_for_review() -> None:
+    silent = Said("<think>x</think>", "reasoning_only")
+    found = judged(evidence({"p": [silent] * 2}, {"p": [silent] * 2}))
+    assert severities(found) == {"prompts/reasoning-only": "review"}
+
+
+@pytest.mark.parametrize("who", ["baseline", "candidate", "both"])
+def test_an_arm_that_answered_nothing_is_an_error_of_the_harness(who: str) -> None:
+    dead, alive = {"p": [Said("", "failed")] * 2}, {"p": ["x", "x"]}
+    found = judged(evidence(alive if who == "candidate" else dead, alive if who == "baseline" else dead, filler=0))
+    assert severities(found) == {"prompts/all-failed": "error"}
+
+
+def test_unpaired_answers_ask_for_review_and_are_listed() -> None:
+    found = judged(evidence({"p": ["x", "x"]}, {"p": ["x"]}))
+    assert severities(found) == {"prompts/unpaired": "review"}
+    assert [(ref.id, ref.step) for ref in found["prompts/unpaired"].evidence] == [("p", 1)]
+    assert judged(evidence({"p": ["x", None]}, {"p": ["x", None]})).keys() == {"prompts/unpaired"}
+
+
+def test_arms_that_were_asked_differently_throughout_are_not_comparable() -> None:
+    other = Said("x", overrides={"token_ids_sha256": "other"})
+    found = judged(evidence({"p": ["x"]}, {"p": [other]}, filler=0))
+    assert severities(found) == {"prompts/other-requests": "not_comparable"}
+
+
+def test_nothing_in_common_is_an_error() -> None:
+    assert severities(judged(evidence({"p": ["x"]}, {"q": ["x"]}, filler=0))) == {"prompts/nothing-compared": "error"}
+    assert severities(judged(evidence({}, {}, filler=0))) == {"prompts/nothing-compared": "error"}
+
+
+def test_too_few_prompts_never_pass() -> None:
+    said = {"p": ["x", "x"]}
+    found = judged(evidence(said, said, filler=18))
+    assert severities(found) == {"prompts/few-prompts": "review"}
+    assert judged(evidence(said, said, filler=19)) == {}
+    assert judged(evidence(said, said, filler=19), fewest_prompts=299).keys() == {"prompts/few-prompts"}
+
+
+def test_differences_without_a_noise_floor_ask_for_review() -> None:
+    assert severities(judged(evidence({"p": ["x"]}, {"p": ["y"]}))) == {"prompts/no-noise-floor": "review"}
+    assert judged(evidence({"p": ["x"]}, {"p": ["x"]})) == {}
+
+
+def test_changed_wording_informs_and_never_blocks() -> None:
+    names = [f"p{number}" for number in range(24)]
+    found = judged(evidence({n: [f"one {n}"] * 2 for n in names}, {n: [f"two {n}"] * 2 for n in names}, filler=0))
+    assert severities(found) == {"prompts/unread-differences": "info"}
+    assert found["prompts/unread-differences"].message.startswith("24 unread differences")
+    assert outcome_of(tuple(found.values())) is Outcome.PASS
+
+
+def test_differences_within_the_noise_are_no_finding() -> None:
+    assert judged(evidence({"p": ["x", "y"]}, {"p": ["y", "x"]})) == {}
+
+
+def test_a_candidate_that_only_improved_is_no_finding_but_a_difference_to_read() -> None:
+    found = evidence({"p": [BAD, BAD]}, {"p": [GOOD, GOOD]}, {"p": JSON, "filler-000": {"max_words": 9}})
+    assert item(compared(found), "p")["contract"]["state"] == "mended"
+    assert severities(judged(found)) == {"prompts/unread-differences": "info"}
+
+
+def test_old_evidence_is_judged_again_under_other_limits() -> None:
+    found = evidence({"p": ["sound"] * 2}, {"p": [LOOP] * 2})
+    assert "prompts/degenerate-increase" in judged(found)
+    assert "prompts/degenerate-increase" not in judged(found, degenerate_increase_points=50.0)

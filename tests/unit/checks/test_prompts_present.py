@@ -1,0 +1,135 @@
+"""Showing: the sentence, the tables, the order of reading, and that hostile text stays text."""
+
+from __future__ import annotations
+
+from servegate.checks.contract import Evidence
+from servegate.checks.prompts import CHECK
+from servegate.checks.prompts.records import PromptsMeasurement
+from servegate.checks.prompts.settings import PromptsSettings
+from servegate.domain.blocks import Block, Fold, Pair, Section, Table
+from servegate.domain.judgement import Outcome
+from tests.unit.checks.prompts_evidence import Said, compared, evidence
+
+JSON = {"json": True}
+GOOD, BAD = '{"a": 1}', "no JSON at all"
+LOOP = "and so on " * 20
+
+
+def section(found: Evidence[PromptsMeasurement]) -> Section:
+    comparison, settings = compared(found), PromptsSettings()
+    return CHECK.present(comparison, found, settings, CHECK.judge(comparison, settings))
+
+
+def pairs(blocks: tuple[Block, ...], *, folded: bool) -> list[Pair]:
+    found = [block for block in blocks if isinstance(block, Pair)]
+    for block in blocks:
+        if folded and isinstance(block, Fold):
+            found += pairs(block.blocks, folded=True)
+    return found
+
+
+def table(blocks: tuple[Block, ...], name: str) -> Table:
+    flat = [*blocks, *(inner for block in blocks if isinstance(block, Fold) for inner in block.blocks)]
+    return next(block for block in flat if isinstance(block, Table) and block.name == name)
+
+
+MIXED = evidence(
+    {
+        "json": [GOOD, GOOD],
+        "loop": ["sound"] * 2,
+        "far": ["aaaa bbbb"] * 2,
+        "near": ["one two three four"] * 2,
+        "space": ["a b"] * 2,
+    },
+    {
+        "json": [BAD, BAD],
+        "loop": [LOOP] * 2,
+        "far": ["zzzz"] * 2,
+        "near": ["one two three five"] * 2,
+        "space": ["a  b", "a  c"],
+    },
+    {"json": JSON},
+)
+
+
+def test_the_sentence_says_what_changed_beside_the_noise() -> None:
+    one = section(MIXED)
+    assert one.summary == (
+        "5 of 29 answers differ; the baseline differs from itself in 0 of 29, the candidate in 1 of 29; "
+        "1 of 1 contract broken; 2 unread differences"
+    )
+    assert one.noise == "baseline, round 0 against round 1: 0 of 29 differ; candidate, round 0 against round 1: 1 of 29 differ"
+    assert (one.n, one.outcome) == ("29 prompts x 2 rounds", Outcome.FAIL)
+
+
+def test_the_queue_starts_with_what_matters_and_ends_with_what_is_most_alike() -> None:
+    titles = [pair.title.split(" · ")[0] for pair in pairs(section(MIXED).blocks, folded=False)]
+    assert titles == ["json", "loop", "far", "space", "near"]
+
+
+def test_a_pair_shows_both_texts_and_marks_only_what_differs() -> None:
+    near = next(pair for pair in pairs(section(MIXED).blocks, folded=False) if pair.title.startswith("near"))
+    assert (near.left, near.right) == ("one two three four", "one two three five")
+    assert [near.left[mark.start : mark.end] for mark in near.left_marks] == ["four"]
+    assert [near.right[mark.start : mark.end] for mark in near.right_marks] == ["five"]
+    assert near.note.startswith("Asked: question of near")
+
+
+def test_every_prompt_has_a_row_and_classes_stand_beside_the_noise() -> None:
+    blocks = section(MIXED).blocks
+    assert len(table(blocks, "prompts").rows) == 29
+    classes = table(blocks, "prompt-classes")
+    assert [column.title for column in classes.columns] == [
+        "class", "candidate, round 0", "candidate, round 1", "baseline against itself", "candidate against itself",
+    ]  # fmt: skip
+    assert {row[0]: row[1:] for row in classes.rows}["contract broken"] == (1, 1, 0, 0)
+    assert classes.rows[-1] == ("all pairs", 29, 29, 29, 29)
+    contracts = table(blocks, "prompt-contracts")
+    assert contracts.rows == (
+        ("json", "json", "broken in every round", "2 of 2", "0 of 2", "json: Expecting value at line 1 column 1"),
+    )
+
+
+def test_many_differences_are_folded_and_alike_answers_too() -> None:
+    names = [f"p{number:02d}" for number in range(12)]
+    one = section(evidence({n: [f"a {n}"] * 2 for n in names}, {n: [f"b {n}"] * 2 for n in names}))
+    assert len(pairs(one.blocks, folded=False)) == 8
+    assert [fold.title for fold in one.blocks if isinstance(fold, Fold)] == [
+        "4 more answers that differ", "24 answers that are the same", "Every prompt as a table",
+    ]  # fmt: skip
+
+
+def test_above_two_thousand_prompts_only_differences_are_shown() -> None:
+    one = section(evidence({"p": ["x", "x"]}, {"p": ["y", "y"]}, filler=2_000))
+    assert [pair.title for pair in pairs(one.blocks, folded=True)] == ["p · differs"]
+    assert len(table(one.blocks, "prompts").rows) == 2_001
+
+
+def test_what_is_not_there_is_said_in_brackets() -> None:
+    one = section(evidence({"p": ["x", "x"]}, {"p": [Said("", "timeout", error="no answer within 5 s"), "x"]}))
+    shown = pairs(one.blocks, folded=False)[0]
+    assert shown.right == "(timeout: no answer within 5 s)"
+    assert shown.title == "p · not comparable: candidate: timeout"
+
+
+def test_long_and_hostile_texts_are_shown_in_part_and_as_they_are() -> None:
+    start = "word " * 50_000
+    left = start + "<script>alert(1)</script>\u2028::error::x \ud83d"
+    right = start + "<b>bold</b>"
+    shown = pairs(section(evidence({"p": [left] * 2}, {"p": [right] * 2})).blocks, folded=False)[0]
+    assert len(shown.left) < 5_000
+    assert shown.left.startswith("… ")
+    assert "<script>" in shown.left
+    assert shown.note.endswith("Shown in part.")
+    assert all(0 <= mark.start < mark.end <= len(shown.left) for mark in shown.left_marks)
+
+
+def test_contracts_that_the_baseline_never_keeps_are_not_reported_as_kept() -> None:
+    one = section(evidence({"p": [BAD, BAD]}, {"p": [BAD, BAD]}, {"p": JSON}))
+    assert "none of 1 contracts could be tested" in one.summary
+
+
+def test_one_round_says_that_noise_is_not_known() -> None:
+    one = section(evidence({"p": ["x"]}, {"p": ["y"]}))
+    assert one.summary == "1 of 25 answers differ"
+    assert "one round was measured" in one.noise

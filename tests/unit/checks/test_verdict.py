@@ -1,0 +1,162 @@
+"""Validity, then quality, then speed; and whatever is missing is never PASS."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from servegate.checks.contract import AnyCheck, ArmEvidence, Check, Evidence, finding
+from servegate.checks.verdict import Judged, decide, judged, missing_section
+from servegate.domain.evidence import Diagnosis, EngineStatus, Gpu, Manifest, Measurement, NotMeasured, Quantization, Reason
+from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
+from servegate.domain.plan import Plan
+from servegate.domain.records import Settings
+from tests.unit.samples import engine_facts, manifest, plan
+
+
+def a_check(name: str = "prompts", required: bool = True) -> AnyCheck:
+    nothing = cast(Any, None)
+    return Check(name, Settings, Measurement, nothing, nothing, nothing, nothing, required=required)
+
+
+def measured_evidence(**partial: Reason) -> Evidence[Measurement]:
+    sides = {
+        arm: ArmEvidence(engine_facts(arm), manifest(), Measurement(partial=partial.get(arm)))
+        for arm in ("baseline", "candidate")
+    }
+    return Evidence(sides["baseline"], sides["candidate"])
+
+
+def result(*found: Finding, check: AnyCheck | None = None, n: int = 9, **partial: Reason) -> Judged:
+    return judged(check or a_check(), measured_evidence(**partial), Comparison(candidate={}, noise=None, n=n), found)
+
+
+def verdict(
+    *results: Judged,
+    the_plan: Plan | None = None,
+    manifests: tuple[Manifest, Manifest] | None = None,
+    **candidate_facts: object,
+) -> Verdict:
+    nothing = NotMeasured(reason=Reason(code="no-check", message=""))
+    first, second = manifests or (manifest(), manifest())
+    arms: dict[str, ArmEvidence[Measurement]] = {
+        "baseline": ArmEvidence(engine_facts("baseline"), first, nothing),
+        "candidate": ArmEvidence(engine_facts("candidate", **candidate_facts), second, nothing),
+    }
+    return decide(the_plan or plan(), arms, {item.check.name: item for item in results})
+
+
+def found(severity: Severity, check: str = "prompts", code: str = "x") -> Finding:
+    return finding(check, code, severity, f"{check} {severity.value}")
+
+
+def test_measured_in_full_with_nothing_noticed_is_pass() -> None:
+    assert verdict(result()).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("severity", [item for item in Severity if item is not Severity.INFO])
+def test_every_blocking_severity_is_its_outcome(severity: Severity) -> None:
+    assert verdict(result(found(severity))).outcome.value == severity.value
+
+
+def test_information_does_not_block() -> None:
+    assert verdict(result(found(Severity.INFO))).outcome is Outcome.PASS
+
+
+def test_precedence() -> None:
+    order = [Severity.NOT_COMPARABLE, Severity.FAIL, Severity.ERROR, Severity.REVIEW]
+    for position, severity in enumerate(order):
+        outcome = verdict(result(*(found(item) for item in order[position:]))).outcome
+        assert outcome.value == severity.value
+
+
+def test_no_required_check_is_review() -> None:
+    assert verdict().outcome is Outcome.REVIEW
+    assert verdict(result(check=a_check("throughput", required=False))).outcome is Outcome.REVIEW
+
+
+def test_nothing_compared_is_review() -> None:
+    assert verdict(result(n=0)).outcome is Outcome.REVIEW
+
+
+def test_a_partial_measurement_is_review_and_says_which_arm() -> None:
+    outcome = verdict(result(candidate=Reason(code="engine_failed", message="died in round 2")))
+    assert outcome.outcome is Outcome.REVIEW
+    assert "candidate was measured in part: died in round 2" in outcome.headline
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [("absent", Outcome.REVIEW), ("engine_failed", Outcome.ERROR), ("measurement_failed", Outcome.ERROR)]
+)
+def test_a_required_check_that_was_not_measured_blocks(code: str, outcome: Outcome) -> None:
+    missing = judged(a_check(), measured_evidence(), NotMeasured(reason=Reason(code=code, message="why")), ())
+    assert verdict(missing).outcome is outcome
+    assert "why" in missing_section(missing).summary
+
+
+def test_speed_that_was_not_measured_does_not_block_but_a_clear_loss_fails() -> None:
+    speed = a_check("throughput", required=False)
+    missing = judged(speed, measured_evidence(), NotMeasured(reason=Reason(code="absent", message="why")), ())
+    assert verdict(result(), missing).outcome is Outcome.PASS
+    assert verdict(result(), missing).checks["throughput"].outcome is Outcome.REVIEW
+    assert verdict(result(), result(check=speed, n=0)).checks["throughput"].outcome is Outcome.REVIEW
+    slower = result(found(Severity.FAIL, "throughput"), check=speed)
+    assert verdict(result(), slower).outcome is Outcome.FAIL
+
+
+def test_speed_that_is_not_comparable_only_informs() -> None:
+    speed = result(found(Severity.NOT_COMPARABLE, "throughput"), check=a_check("throughput", required=False))
+    assert verdict(result(), speed).outcome is Outcome.PASS
+
+
+def test_a_faster_candidate_never_outweighs_a_quality_failure() -> None:
+    faster = result(found(Severity.INFO, "throughput"), check=a_check("throughput", required=False))
+    assert verdict(result(found(Severity.FAIL)), faster).outcome is Outcome.FAIL
+
+
+def test_equal_arms_are_review() -> None:
+    assert verdict(result(), the_plan=plan(knobs=())).outcome is Outcome.REVIEW
+
+
+def gpu(name: str = "H200", capability: str = "9.0") -> Gpu:
+    return Gpu(name=name, uuid="GPU-1", compute_capability=capability, memory_gib=141, mig=False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (manifest(gpus=(gpu(),)), manifest(gpus=(gpu("RTX 5090", "12.0"),))),
+        (manifest(gpus=(gpu(),), driver="580"), manifest(gpus=(gpu(),), driver="590")),
+        (manifest(cpu="a"), manifest(cpu="b")),
+        (manifest(gpus=(gpu(),)), manifest()),
+    ],
+)
+def test_different_hardware_or_driver_is_not_comparable(first: Manifest, second: Manifest) -> None:
+    made = verdict(result(found(Severity.FAIL)), manifests=(first, second))
+    assert made.outcome is Outcome.NOT_COMPARABLE
+
+
+def test_an_engine_that_did_not_start_is_an_error_and_its_exception_is_the_headline() -> None:
+    diagnosis = Diagnosis(code="x", exception="ValueError: bad scale", line=3)
+    missing = judged(a_check(), measured_evidence(), NotMeasured(reason=Reason(code="engine_failed", message="m")), ())
+    made = verdict(missing, status=EngineStatus.FAILED, diagnosis=diagnosis, version=None, phases_s={})
+    assert made.outcome is Outcome.ERROR
+    assert made.headline.startswith("the candidate engine did not start: ValueError: bad scale")
+
+
+def test_quantization_that_the_log_does_not_show_is_review() -> None:
+    made = verdict(result(), quantization=Quantization(requested="fp8", resolved=None))
+    assert made.outcome is Outcome.REVIEW
+    assert "'fp8'" in made.headline
+
+
+def test_a_pass_names_what_is_left_to_read() -> None:
+    made = verdict(result(finding("prompts", "unread", Severity.INFO, "3 answers differ and were not read")))
+    assert (made.outcome, made.headline) == (Outcome.PASS, "no damage found; 3 answers differ and were not read")
+
+
+def test_the_scope_names_card_driver_engine_and_kernels() -> None:
+    both = manifest(gpus=(gpu(),), driver="580.1")
+    scope = verdict(result(), manifests=(both, both), version="0.33.0").scope
+    assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "0.32.0 -> 0.33.0")

@@ -1,0 +1,39 @@
+"""The ratio is difflib's own, with its junk heuristic off."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servegate.text.similarity import MAX_CELLS, similarity
+
+TEXT = st.text(st.sampled_from("ab c\u00e9\ud83d\U0001f600"), max_size=60)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(TEXT, TEXT)
+def test_equals_difflib(left: str, right: str) -> None:
+    expected = difflib.SequenceMatcher(None, left, right, autojunk=False).ratio()
+    assert similarity(left, right) == pytest.approx(expected, abs=1e-12)
+
+
+def test_long_texts_of_few_characters_are_not_junk() -> None:
+    left = "The total is 42. " * 18
+    assert similarity(left, "So: " + left) == pytest.approx(0.9935, abs=1e-4)
+    assert difflib.SequenceMatcher(None, left, "So: " + left).ratio() == 0.0, "what the heuristic would have said"
+
+
+def test_a_high_ratio_may_hide_the_one_word_that_matters() -> None:
+    found = similarity("The transfer was approved.", "The transfer was not approved.")
+    assert found is not None
+    assert found > 0.9
+
+
+def test_too_long_is_not_measured_and_equal_is_equal_at_any_length() -> None:
+    long = "x" * (int(MAX_CELLS**0.5) + 1)
+    assert similarity(long, long + "y") is None
+    assert similarity(long, long) == 1.0
+    assert similarity("", "x") == 0.0
