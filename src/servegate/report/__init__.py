@@ -1,0 +1,9 @@
+"""From a judged run to documents for people: pure functions from records to bytes, nothing touches the disk.
+
+`view` computes everything that is shown, `templates/` only places it, `products` renders both and packs the files.
+`visible` and `filters` make hostile text harmless, `figures` draws, `tables` writes CSV, `reproduce` writes shell.
+"""
+
+from servegate.report.products import render
+
+__all__ = ["render"]

@@ -1,0 +1,88 @@
+"""The commands behind the verdict, as a shell script and as lines that can be pasted.
+
+Every word is quoted for a POSIX shell. A word that holds control or other invisible characters is written with
+`printf` escapes, so that reading the script on a terminal cannot run anything and pasting it gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from itertools import groupby
+
+from servegate.domain.arms import Arm
+from servegate.domain.plan import Plan, Setting
+from servegate.report.numbers import plain as shown
+from servegate.report.visible import cut, visible
+
+PORT = 8000
+
+
+def quoted(word: str) -> str:
+    """Return one word for a POSIX shell, exact to the byte and free of invisible characters."""
+    if visible(word, keep="\n") == word:
+        return shlex.quote(word)
+    runs = groupby(word, key=lambda character: visible(character, keep="\n") == character)
+    return "".join(shlex.quote("".join(run)) if plain else _printf("".join(run)) for plain, run in runs)
+
+
+def _printf(invisible: str) -> str:
+    # Arguments of a process are bytes: U+DC80..U+DCFF stand for single bytes there (PEP 383).
+    encoded = b"".join(
+        character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
+        for character in invisible
+    )
+    return "\"$(printf '" + "".join(f"\\{byte:03o}" for byte in encoded) + "')\""
+
+
+def serve_words(arm: Arm, longest: int) -> tuple[str, ...]:
+    """Return the quoted words that serve an arm by hand, on a fixed local port."""
+    variables = tuple(quoted(cut(f"{name}={value}", longest)) for name, value in sorted(arm.environment.items()))
+    words = tuple(quoted(cut(word, longest)) for word in (*arm.argv, "--host=127.0.0.1", f"--port={PORT}"))
+    return (*(("env", *variables) if variables else ()), *words)
+
+
+def serve_command(arm: Arm, longest: int = sys.maxsize) -> str:
+    """Return the command that serves an arm by hand, one option a line; words past `longest` characters are cut."""
+    words = serve_words(arm, longest)
+    start = next((index for index, word in enumerate(words) if word.startswith(("--", "'--"))), len(words))
+    return " \\\n  ".join((" ".join(words[:start]), *words[start:]))
+
+
+def run_command(plan: Plan, longest: int = sys.maxsize) -> str:
+    """Return the command that repeats the gate from its two serving configs."""
+    paths = {name: plan.arms[name].config.path for name in ("baseline", "candidate") if name in plan.arms}
+    return " ".join(("servegate", "run", *(f"--{name}={quoted(cut(path, longest))}" for name, path in paths.items())))
+
+
+def script(plan: Plan) -> bytes:
+    """Return `reproduce.sh`: `sh reproduce.sh gate`, or the name of an arm to serve it alone."""
+    names = ("gate", *plan.arms)
+    lines = [
+        "#!/bin/sh",
+        f"# Repeats gate {_comment(plan.gate)}, in the directory that holds its serving configs:",
+        *(f"#   sh reproduce.sh {name:<12} {_purpose(name)}" for name in names),
+        "# Settings that are not servegate's defaults; a gate config (servegate.yaml) has to state them:",
+        *(f"#   {_comment(name)}: {_comment(shown(item.value))}  [{_comment(item.source)}]" for name, item in _stated(plan)),
+        "set -eu",
+        'case "${1:-}" in',
+        "gate)",
+        f"  exec {run_command(plan)}",
+        "  ;;",
+    ]
+    for name, arm in plan.arms.items():
+        lines += [f"{quoted(name)})", f"  exec {serve_command(arm)}", "  ;;"]
+    lines += ["*)", f"  echo 'usage: sh reproduce.sh {'|'.join(names)}' >&2", "  exit 2", "  ;;", "esac", ""]
+    return "\n".join(lines).encode("utf-8", "backslashreplace")
+
+
+def _stated(plan: Plan) -> list[tuple[str, Setting]]:
+    return [(name, item) for name, item in sorted(plan.settings.items()) if item.source != "default"]
+
+
+def _purpose(name: str) -> str:
+    return "measures, compares and reports again" if name == "gate" else f"serves that arm on port {PORT}, to look at it"
+
+
+def _comment(text: str) -> str:
+    return visible(cut(text, 400))

@@ -1,0 +1,187 @@
+"""Everything that a report shows, computed once; templates only place it.
+
+The page is built for one medium at a time (`Medium`): the same values, more or fewer of them.
+"""
+
+from __future__ import annotations
+
+from servegate import __version__
+from servegate.domain.blocks import Section, Table
+from servegate.domain.evidence import EngineStatus
+from servegate.domain.judgement import Finding, Severity
+from servegate.report import numbers
+from servegate.report.armview import groups
+from servegate.report.blockview import Viewer, slug
+from servegate.report.page import (
+    ArmPlan,
+    CheckRow,
+    FailedStart,
+    FindingView,
+    KnobView,
+    Medium,
+    Page,
+    SectionView,
+    Source,
+    Stage,
+    StageRow,
+)
+from servegate.report.reproduce import run_command, serve_command
+from servegate.report.visible import cut
+from servegate.report.words import HOW_TO_READ, INFO, OUTCOMES, severity_rank, severity_word
+
+_STATUS = {
+    "running": "The run is still going on; what follows is what was measured so far.",
+    "cancelled": "The run was cancelled; what follows is what was measured until then.",
+    "interrupted": "The run broke off without saying why; what follows is what was measured until then.",
+    "failed": "The run did not finish; what follows is what was measured until it failed.",
+}
+
+
+def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
+    """Return what one document shows, and every table of the sections by the name of its CSV file."""
+    plan, verdict = source.plan, source.verdict
+    word = OUTCOMES[verdict.outcome]
+    tables: dict[str, Table] = {}
+    sections = tuple(_section(item, index, source, medium, tables) for index, item in enumerate(source.sections))
+    ordered = sorted(verdict.findings, key=lambda item: severity_rank(item.severity))
+    weighty = [item for item in ordered if item.severity is not Severity.INFO]
+    notes = [item for item in ordered if item.severity is Severity.INFO]
+    status = (
+        None
+        if source.run_status == "complete"
+        else _STATUS.get(source.run_status, f"The run's status is {cut(source.run_status, 40)}.")
+    )
+    shown = Page(
+        gate=cut(plan.gate, 60),
+        marker=f"servegate:{slug(plan.gate, 'gate')[:40]}",
+        title=cut(f"{word.word}: {plan.gate}", 120),
+        verdict=word,
+        headline=cut(verdict.headline, medium.sentence),
+        policy=cut(verdict.policy.ref, min(80, medium.value))
+        + (", changed by this change" if verdict.policy.changed_in_head else ""),
+        status=status,
+        knobs=tuple(
+            KnobView(
+                cut(knob.name, min(80, medium.sentence)),
+                cut(numbers.plain(knob.baseline), medium.knob),
+                cut(numbers.plain(knob.candidate), medium.knob),
+                cut(knob.source, 80),
+            )
+            for knob in plan.knobs[: medium.knobs]
+        ),
+        more_knobs=max(0, len(plan.knobs) - medium.knobs),
+        scope=tuple((name, cut(getattr(verdict.scope, name), medium.value)) for name in ("gpu", "driver", "engine", "kernels")),
+        failed=tuple(
+            _failed(name, source, medium)
+            for name, facts in tuple(source.engines.items())[: medium.arms]
+            if facts and facts.status is EngineStatus.FAILED
+        ),
+        checks=tuple(section.row for section in sections[: medium.checks]),
+        more_checks=max(0, len(sections) - medium.checks),
+        findings=tuple(_finding(item, medium) for item in weighty[: medium.findings]),
+        more_findings=max(0, len(weighty) - medium.findings),
+        notes=tuple(_finding(item, medium) for item in notes[: medium.notes]),
+        more_notes=max(0, len(notes) - medium.notes),
+        sections=sections,
+        arms=tuple(plan.arms),
+        arm_groups=groups(tuple(plan.arms), source.engines, source.manifests, medium.limits.cell),
+        plans=tuple(
+            ArmPlan(
+                name,
+                cut(arm.config.path, 300),
+                arm.config.sha256,
+                cut(serve_command(arm, medium.limits.cell), 4 * medium.limits.text),
+                cut(arm.config.text, medium.limits.text),
+            )
+            for name, arm in plan.arms.items()
+        ),
+        settings=tuple(
+            (cut(name, 120), cut(numbers.plain(item.value), medium.value), cut(item.source, 120))
+            for name, item in sorted(plan.settings.items())
+        ),
+        facts=_facts(source),
+        accepted=tuple(cut(numbers.plain(item), medium.limits.cell) for item in verdict.accepted[:200]),
+        stages=_stages(source.stages),
+        total_seconds=numbers.seconds(sum(seconds or 0.0 for _title, _arm, seconds in source.stages)),
+        outcomes=(*OUTCOMES.values(), INFO),
+        how_to_read=HOW_TO_READ,
+        run_command=run_command(plan, medium.limits.cell),
+        servegate=__version__,
+    )
+    return shown, tables
+
+
+def _section(section: Section, index: int, source: Source, medium: Medium, tables: dict[str, Table]) -> SectionView:
+    viewer = Viewer(slug(section.check, f"check-{index + 1}"), index + 1, medium.limits, tables)
+    stated = source.verdict.checks.get(section.check)
+    row = CheckRow(
+        anchor=f"check-{index + 1}-{slug(section.check, 'check')}",
+        title=cut(section.title, min(120, medium.sentence)),
+        question=cut(section.question, medium.sentence),
+        word=OUTCOMES[section.outcome],
+        required=stated.required if stated else True,
+        summary=cut(section.summary, medium.sentence),
+        noise=cut(section.noise, medium.sentence),
+        n=cut(section.n, min(120, medium.sentence)),
+    )
+    return SectionView(row, viewer.views(section.blocks))
+
+
+def _finding(finding: Finding, medium: Medium) -> FindingView:
+    measured = numbers.significant(finding.value) if finding.value is not None else ""
+    if finding.limit is not None:
+        measured += f" {finding.operator or 'limit'} {numbers.significant(finding.limit)}"
+    refs = tuple(
+        cut(f"{item.check} {item.id}" + (f", round {item.step + 1}" if item.step is not None else ""), 120)
+        for item in finding.evidence[: medium.evidence]
+    )
+    return FindingView(
+        word=severity_word(finding.severity),
+        code=cut(finding.code, min(120, medium.sentence)),
+        message=cut(finding.message, medium.sentence),
+        rule=cut(": ".join(part for part in (finding.rule, measured.strip()) if part), medium.value),
+        evidence=refs,
+        more_evidence=len(finding.evidence) - len(refs),
+    )
+
+
+def _failed(name: str, source: Source, medium: Medium) -> FailedStart:
+    facts = source.engines[name]
+    diagnosis = facts.diagnosis if facts else None
+    log = f"arms/{name}/server.log"
+    return FailedStart(
+        arm=name,
+        what="stopped while it was measured" if facts and facts.phases_s.get("ready") else "did not start",
+        exception=cut(diagnosis.exception if diagnosis else "Its log holds no exception.", medium.limits.cell),
+        code=cut(diagnosis.code if diagnosis else "unknown", min(80, medium.value)),
+        place=f"{log}, line {diagnosis.line:,}" if diagnosis and diagnosis.line is not None else log,
+        workaround=cut(diagnosis.workaround, medium.sentence) if diagnosis and diagnosis.workaround else None,
+        command=cut(serve_command(source.plan.arms[name], medium.limits.cell), medium.limits.text)
+        if name in source.plan.arms
+        else "",
+    )
+
+
+def _facts(source: Source) -> tuple[tuple[str, str], ...]:
+    plan, verdict = source.plan, source.verdict
+    rows = [
+        ("model", plan.model.source + (f" at {plan.model.revision}" if plan.model.revision else "")),
+        ("rounds", str(plan.rounds)),
+        ("policy", f"{verdict.policy.ref}, sha256 {verdict.policy.sha256}"),
+        ("workload", f"sha256 {plan.fingerprints.workload}"),
+        *((f"input {path}", f"sha256 {digest}") for path, digest in sorted({**plan.inputs, **verdict.inputs}.items())),
+    ]
+    return tuple((cut(name, 200), cut(value, 400)) for name, value in rows)
+
+
+def _stages(stages: tuple[Stage, ...]) -> tuple[StageRow, ...]:
+    longest = max((seconds or 0.0 for _title, _arm, seconds in stages), default=0.0)
+    return tuple(
+        StageRow(
+            cut(title, 120),
+            cut(arm or "", 60),
+            numbers.seconds(seconds),
+            round(20 * (seconds or 0.0) / longest) if longest > 0 else 0,
+        )
+        for title, arm, seconds in stages
+    )

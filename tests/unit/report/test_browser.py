@@ -1,0 +1,102 @@
+"""The page in a real browser, under an accessibility checker and an HTML validator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Need, missing
+from tests.unit.report.report_samples import SAMPLES, hostile
+
+pytestmark = pytest.mark.service
+PAGES = [*SAMPLES, "hostile"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("pages")
+    for name, make in {**SAMPLES, "hostile": hostile}.items():
+        (root / f"{name}.html").write_bytes(make().render()["report.html"])
+    return root
+
+
+@pytest.fixture
+def browser(need: Need) -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=need("chromium", "chromium-browser", "google-chrome"),
+            chromium_sandbox=False,
+            args=["--disable-background-networking", "--disable-sync", "--no-first-run"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_request_no_error_and_no_sideways_scrolling(browser: Any, folder: Path, name: str) -> None:
+    for width in (320, 375, 1280):
+        context = browser.new_context(offline=True, viewport={"width": width, "height": 812})
+        page = context.new_page()
+        messages: list[str] = []
+        requests: list[str] = []
+        page.on("console", lambda message, kept=messages: kept.append(message.text))
+        page.on("request", lambda request, kept=requests: kept.append(request.url))
+        page.goto((folder / f"{name}.html").as_uri())
+        assert messages == []
+        assert len(requests) == 1
+        page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        context.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessible(browser: Any, folder: Path, name: str, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    # The checker injects a script, which the page's own policy forbids; the policy is tested above.
+    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto((folder / f"{name}.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true })")
+    found = axe.Axe().run(page).response["violations"]
+    context.close()
+    if name == "hostile":  # some of its names are empty texts
+        found = [item for item in found if item["id"] != "empty-table-header"]
+    assert [(item["id"], item["nodes"][0]["html"][:200]) for item in found] == []
+
+
+def test_the_verdict_is_on_the_first_screen_of_a_phone(browser: Any, folder: Path) -> None:
+    context = browser.new_context(offline=True, viewport={"width": 375, "height": 812})
+    page = context.new_page()
+    page.goto((folder / "fail.html").as_uri())
+    for place in (".outcome", ".headline", ".knobs", ".scope"):
+        box = page.locator(place).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 812, place
+    context.close()
+
+
+def test_folds_open_by_keyboard(browser: Any, folder: Path) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((folder / "fail.html").as_uri())
+    fold = page.locator("details.fold").first
+    fold.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert fold.evaluate("item => item.open") is True
+    context.close()
+
+
+def test_valid_html(need: Need, folder: Path) -> None:
+    java = need("java")
+    jar = os.environ.get("SERVEGATE_TEST_VNU") or missing("SERVEGATE_TEST_VNU (vnu.jar of the npm package vnu-jar)")
+    pages = [str(folder / f"{name}.html") for name in PAGES]
+    done = subprocess.run([java, "-jar", jar, "--errors-only", "--stdout", *pages], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert done.returncode == 0
