@@ -1,0 +1,245 @@
+"""One comment per gate on a pull request: found again by a hidden marker, updated in place, never doubled.
+
+The first two lines of the comment are ours and invisible: which gate it belongs to, and which commit and run it shows.
+A comment is ours when it *starts* with the marker and its author is who we are, so that a person who quotes it, or a
+model that prints it, owns nothing. GitHub gives no way to create a comment once only, and a request that timed out may
+have been carried out. So nothing is ever posted twice in a row: we look again before every attempt and after every
+success, and of several comments of ours the oldest stays. The library's own retry is therefore off for POST and on for
+the requests that may be repeated.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import requests
+from github import Auth, Github, GithubException
+from github.GithubRetry import GithubRetry
+from github.IssueComment import IssueComment
+from github.PullRequest import PullRequest as LivePullRequest
+from urllib3 import Retry
+
+from servegate.errors import PublishError
+from servegate.publish.event import Event, PullRequest, Run
+from servegate.publish.workflow_commands import one_line
+
+MAX_BODY_BYTES = 65_000
+"""GitHub refuses a comment over 65,536 characters (`Body is too long (maximum is 65536 characters)`)."""
+DEADLINE_S = 120.0
+MAX_WAIT_S = 30.0
+ATTEMPTS = 4
+_REQUEST_TIMEOUT_S = 15
+_ACTIONS_BOT = "github-actions[bot]"
+
+Action = Literal["created", "updated", "unchanged", "outdated", "newer", "locked"]
+
+
+@dataclass(frozen=True)
+class Commented:
+    """What became of the comment; `url` is None when none of ours is there."""
+
+    action: Action
+    url: str | None
+    deleted: int = 0
+
+
+class Clock:
+    """Monotonic time, replaceable in tests."""
+
+    def now(self) -> float:
+        """Return seconds from an arbitrary start."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class _Retry(GithubRetry):
+    """Repeats reads and edits, never a POST, and gives up rather than wait longer than `MAX_WAIT_S` at a time."""
+
+    def __init__(self, **options: Any) -> None:
+        """Take urllib3's options; it makes a copy of this object for every attempt."""
+        super().__init__(
+            max_rate_limit_wait=MAX_WAIT_S,
+            **{"total": 3, "backoff_factor": 1, "allowed_methods": {"GET", "PATCH", "DELETE"}, **options},
+        )
+
+    def new(self, **options: Any) -> Self:
+        """Copy, without the option that the constructor sets itself."""
+        return Retry.new(self, **options)
+
+    def get_retry_after(self, response: Any) -> float | None:
+        """Seconds that GitHub asks us to wait. Raises PublishError when that is too long."""
+        told = super().get_retry_after(response)
+        if told is not None and told > MAX_WAIT_S:
+            raise PublishError(f"GitHub's rate limit is used up: it asks to wait {told:.0f} s", advice="Publish again later.")
+        return told
+
+
+def connect(api_url: str, token: str, pause_s: float = 1.0) -> Github:
+    """Return a client for one API address (GitHub's or an Enterprise server's).
+
+    `pause_s` lies between two writes, as GitHub asks of well-behaved clients; a quarter of it between any two requests.
+    """
+    return Github(
+        auth=Auth.Token(token),
+        base_url=api_url,
+        timeout=_REQUEST_TIMEOUT_S,
+        retry=_Retry(),
+        seconds_between_requests=pause_s / 4,
+        seconds_between_writes=pause_s,
+        lazy=True,
+    )
+
+
+def marker(gate: str) -> str:
+    """Return the hidden line that a gate's comment starts with."""
+    return f"<!-- servegate:{gate} -->"
+
+
+def comment_body(gate: str, event: Event, pull_request: PullRequest, text: str) -> str:
+    """Return the whole body: two hidden lines, then the text, whose own first marker (if it has one) is not repeated."""
+    run = f"<!-- servegate-run: {pull_request.head_sha} {event.run.id}.{event.run.attempt} -->"
+    return f"{marker(gate)}\n{run}\n{text.removeprefix(marker(gate)).lstrip()}"
+
+
+def run_of(body: str) -> Run | None:
+    """Return the run that a comment of ours shows; None when its second line is not ours."""
+    found = re.match(r"<!-- servegate:[^\r\n]* -->\r?\n<!-- servegate-run: [0-9a-f]+ ([0-9]{1,20})\.([0-9]{1,9}) -->", body)
+    return Run(int(found[1]), int(found[2])) if found else None
+
+
+def put_comment(
+    connection: Callable[[], Github], event: Event, pull_request: PullRequest, gate: str, text: str, clock: Clock | None = None
+) -> Commented:
+    """Create or update the gate's comment, unless a newer commit or a newer run has overtaken us.
+
+    Raises PublishError when GitHub refuses it, or when it was not settled within `DEADLINE_S`.
+    """
+    body = comment_body(gate, event, pull_request, text)
+    try:
+        github = connection()
+        pull = github.get_repo(event.repository).get_pull(pull_request.number)
+        if pull.head.sha != pull_request.head_sha:
+            return Commented("outdated", None)
+        return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body)
+    except GithubException as error:
+        if _locked(error):
+            return Commented("locked", None)
+        raise refused(error) from error
+    except requests.RequestException as error:
+        raise PublishError(
+            f"GitHub could not be reached at {event.api_url} ({type(error).__name__})",
+            advice="Publish again later: `servegate publish` needs only the run directory.",
+        ) from error
+
+
+class _Comments:
+    """The gate's comments on one pull request."""
+
+    def __init__(self, pull: LivePullRequest, start: str, author: str, run: Run, clock: Clock) -> None:
+        self.pull = pull
+        self.start = start
+        self.author = author
+        self.run = run
+        self.clock = clock
+
+    def ours(self) -> list[IssueComment]:
+        """Every comment of ours on all pages, the oldest first."""
+        found = [
+            comment
+            for comment in self.pull.get_issue_comments()
+            if (comment.body or "").startswith(self.start) and comment.user is not None and comment.user.login == self.author
+        ]
+        return sorted(found, key=lambda comment: comment.id)
+
+    def put(self, body: str) -> Commented:
+        until = self.clock.now() + DEADLINE_S
+        for attempt in range(ATTEMPTS):
+            if ours := self.ours():
+                return self.settle(ours, body, mine=None)
+            try:
+                created = self.pull.create_issue_comment(body)
+            except (GithubException, requests.RequestException) as error:
+                pause = _pause_before_retry(error, attempt)
+                if pause is None or attempt + 1 == ATTEMPTS or self.clock.now() + pause > until:
+                    raise
+                self.clock.sleep(pause)
+                continue
+            # The author of what we have just written is who we are, whatever was guessed before.
+            self.author = created.user.login
+            return self.settle(self.ours() or [created], body, mine=created)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def settle(self, ours: list[IssueComment], body: str, mine: IssueComment | None) -> Commented:
+        """Leave one comment, with the newest run's text: the oldest one. `mine` was created by this very call."""
+        others = [comment for comment in ours if mine is None or comment.id != mine.id]
+        if any((run_of(comment.body) or self.run) > self.run for comment in others):
+            if mine is not None:
+                mine.delete()
+            return Commented("newer", others[0].html_url, deleted=int(mine is not None))
+        kept, surplus = ours[0], ours[1:]
+        action: Action = "created" if mine is not None and kept.id == mine.id else "unchanged"
+        if action == "unchanged" and kept.body != body:
+            kept.edit(body)
+            if not (kept.body or "").startswith(body[: body.index("\n", len(self.start) + 1)]):
+                raise PublishError(
+                    "GitHub accepted the new comment and kept the old text",
+                    advice=f"Delete {kept.html_url} and publish again.",
+                )
+            action = "updated"
+        for comment in surplus:
+            comment.delete()
+        return Commented(action, kept.html_url, deleted=len(surplus))
+
+
+def _viewer(github: Github) -> str:
+    """Who the token speaks as. A workflow's own token may not read /user, but may ask GraphQL for its viewer."""
+    try:
+        _, answer = github.requester.graphql_query("query { viewer { login } }", {})
+        login = answer["data"]["viewer"]["login"]
+    except (GithubException, requests.RequestException, KeyError, TypeError):
+        return _ACTIONS_BOT
+    return login if isinstance(login, str) and login else _ACTIONS_BOT
+
+
+def _pause_before_retry(error: Exception, attempt: int) -> float | None:
+    """Seconds to wait before looking again, or None when trying again can not help."""
+    if not isinstance(error, GithubException):
+        return float(2**attempt)
+    limited = error.status == 429 or "rate limit" in _message(error).lower()
+    if limited:
+        told = {key.lower(): value for key, value in (error.headers or {}).items()}.get("retry-after", "")
+        return float(told) if re.fullmatch(r"[0-9]{1,4}", str(told)) else 60.0
+    return float(2**attempt) if error.status >= 500 else None
+
+
+def _message(error: GithubException) -> str:
+    data = error.data
+    return one_line(str(data.get("message") or "") if isinstance(data, dict) else str(data or ""), 200)
+
+
+def _locked(error: GithubException) -> bool:
+    return error.status == 403 and "locked" in _message(error).lower()
+
+
+def refused(error: GithubException) -> PublishError:
+    """Say in words what GitHub's refusal means and what to do about it."""
+    said = f"GitHub answered {error.status}: {_message(error) or 'no message'}"
+    if error.status == 401:
+        return PublishError("GitHub does not accept the token", why=said, advice="Check what is passed as GITHUB_TOKEN.")
+    if error.status == 429 or "rate limit" in said.lower():
+        return PublishError("GitHub's rate limit is used up", why=said, advice="Publish again later.")
+    if error.status in {403, 404}:
+        return PublishError(
+            "the token may not comment on this pull request",
+            why=f"{said}. Workflows of forks and of Dependabot get a read-only token whatever the workflow asks for.",
+            advice="Give the publishing job `permissions: pull-requests: write`; for forks set the input `comment: false`. "
+            "The verdict, the step summary and the outputs are not affected.",
+        )
+    return PublishError("GitHub refused the comment", why=said, advice="Publish again later.")

@@ -1,0 +1,80 @@
+"""Fixtures of the container tests: the image, built once a session, Docker's API served by podman, a run to replay."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from servegate.artifacts import RunDirectory
+from tests.conftest import missing
+from tests.unit.samples import engine_facts, manifest, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE_IMAGE = os.environ.get("SERVEGATE_TEST_BASE_IMAGE", "localhost/python:3.12-slim")
+IMAGE = "localhost/servegate:test"
+
+
+def command(
+    *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and return what it said; a failure is for the test to judge."""
+    env = {**os.environ, **(environment or {})}
+    return subprocess.run(arguments, capture_output=True, text=True, errors="replace", env=env, timeout=timeout, check=False)
+
+
+@pytest.fixture(scope="session")
+def podman() -> str:
+    return shutil.which("podman") or missing("podman (scripts/ci/setup-podman.sh)")
+
+
+@pytest.fixture(scope="session")
+def image(podman: str) -> str:
+    """The image of this tree's Dockerfile on a Python base without an engine."""
+    if command(podman, "image", "exists", BASE_IMAGE).returncode != 0:
+        missing(f"the image {BASE_IMAGE} (scripts/ci/make-base-image.sh)")
+    wheels = os.environ.get("SERVEGATE_TEST_WHEELS")
+    offline = ("--volume", f"{wheels}:/wheels:ro", "--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1")
+    build = command(
+        *(podman, "build", "--pull=never", "--build-arg", f"BASE_IMAGE={BASE_IMAGE}", "--tag", IMAGE),
+        *(offline if wheels else ()),
+        str(ROOT),
+        timeout=1500,
+    )
+    assert build.returncode == 0, f"the image does not build:\n{build.stdout[-3000:]}\n{build.stderr[-3000:]}"
+    return IMAGE
+
+
+@pytest.fixture(scope="session")
+def docker(tmp_path_factory: pytest.TempPathFactory, podman: str) -> Iterator[dict[str, str]]:
+    """Environment in which the `docker` command works: the one that is set, or podman behind Docker's API."""
+    if shutil.which("docker") is None:
+        missing("docker (the command)")
+    if os.environ.get("DOCKER_HOST"):
+        yield {"DOCKER_HOST": os.environ["DOCKER_HOST"]}
+        return
+    script, directory = str(ROOT / "scripts/ci/podman-as-docker.sh"), tmp_path_factory.mktemp("docker")
+    # The service keeps a pipe open, so its output goes to a file.
+    with (directory / "started").open("wb") as said:
+        subprocess.run([script, str(directory), "start"], stdout=said, stderr=said, check=True, timeout=60)
+    try:
+        yield {"DOCKER_HOST": f"unix://{directory}/podman.sock", "DOCKER_BUILDKIT": "0"}
+    finally:
+        command(script, str(directory), "stop")
+
+
+@pytest.fixture
+def made_run(tmp_path: Path) -> Path:
+    """A small run directory in which both arms started and no check was on: the verdict is REVIEW."""
+    run, made = RunDirectory.create(tmp_path / "made" / "demo"), plan()
+    run.write_run("running", {}, gate=made.gate, plan=made.fingerprint())
+    run.write_plan(made)
+    for role in ("baseline", "candidate"):
+        run.write_engine(made, role, engine_facts(role))
+        run.write_manifest(made, role, manifest())
+    run.write_run("complete", {}, gate=made.gate, plan=made.fingerprint())
+    return run.root

@@ -1,0 +1,367 @@
+"""One comment on the pull request, whatever happens: real PyGithub against a stateful replica of GitHub.
+
+Answers that the replica can not give (a read-only token, a locked conversation, a kept old text) come from `Scripted`,
+a small server that speaks the same protocol on loopback and is reached through GITHUB_API_URL, as an Enterprise server is.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servegate.domain.judgement import Outcome, Verdict
+from servegate.errors import ExitCode, PublishError
+from servegate.publish import Publication, Published, pull_request
+from servegate.publish import publish as publish_everything
+from servegate.publish.event import Run
+from servegate.publish.pull_request import Clock, connect, marker, run_of
+from tests.fakes.github import PULL_REQUEST, REPOSITORY, Replica, pull_request_event
+from tests.unit.publish.test_publish import FILES, verdict
+from tests.unit.publish.test_workflow_commands import runner_commands, runner_outputs
+
+GATE = "qwen3-8b-fp8"
+SETTINGS = Publication(gate=GATE, run_directory="/runs/demo")
+CREATE = "github.issues.createComment"
+
+
+class Hasty(Clock):
+    """Sleeps are recorded, not slept."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@pytest.fixture(scope="module")
+def shared_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
+    with Replica(tmp_path_factory.mktemp("replica")) as replica:
+        yield replica
+
+
+@pytest.fixture
+def replica(shared_replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Replica:
+    shared_replica.reset()
+    for name, value in shared_replica.network().items():
+        monkeypatch.setenv(name, value)
+    return shared_replica
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Hasty:
+    hasty = Hasty()
+    monkeypatch.setattr(pull_request, "Clock", lambda: hasty)
+    return hasty
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> dict[str, str]:
+    return {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_RUN_ATTEMPT": "1",
+        "GITHUB_RUN_ID": "100",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+    }
+
+
+def hurried(files: dict[str, bytes], verdict: Verdict, settings: Publication, environment: dict[str, str]) -> Published:
+    """Publish with the real client, without its courtesy pauses."""
+    return publish_everything(files, verdict, settings, environment, lambda url, token: connect(url, token, pause_s=0))
+
+
+def publish(replica: Replica, runner: dict[str, str], text: str = "**FAIL** it fell\n", **changes: str) -> Published:
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(replica.event()))
+    environment = {**runner, "GITHUB_TOKEN": replica.tokens["bot"], **changes}
+    return hurried({**FILES, "comment.md": text.encode("utf-8", "surrogatepass")}, verdict(), SETTINGS, environment)
+
+
+def test_a_second_run_updates_the_comment_of_the_first(replica: Replica, runner: dict[str, str]) -> None:
+    first = publish(replica, runner)
+    second = publish(replica, runner, "**PASS** mended\n", GITHUB_RUN_ID="101")
+    assert (first.comment, second.comment) == ("created", "updated")
+    [comment] = replica.comments()
+    assert comment["user"] == "bot"
+    _, head = replica.commits()
+    assert comment["body"] == f"<!-- servegate:{GATE} -->\n<!-- servegate-run: {head} 101.1 -->\n**PASS** mended\n"
+    assert second.comment_url == first.comment_url
+    assert second.comment_url.endswith(f"#issuecomment-{comment['id']}")
+
+
+def test_publishing_the_same_twice_changes_nothing(replica: Replica, runner: dict[str, str]) -> None:
+    publish(replica, runner)
+    before = replica.comments()
+    assert publish(replica, runner).comment == "unchanged"
+    assert replica.comments() == before
+
+
+def test_two_gates_have_a_comment_each(replica: Replica, runner: dict[str, str]) -> None:
+    publish(replica, runner)
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(replica.event()))
+    other = Publication(gate="qwen3-8b", run_directory="/runs/other")
+    hurried(FILES, verdict(), other, {**runner, "GITHUB_TOKEN": replica.tokens["bot"]})
+    assert [comment["body"].split("\n")[0] for comment in replica.comments()] == [marker(GATE), marker("qwen3-8b")]
+
+
+def test_a_timeout_that_did_commit_leaves_one_comment(replica: Replica, runner: dict[str, str], clock: Hasty) -> None:
+    replica.faults({"kind": "timeout_after_commit", "tool": CREATE, "on_call": 1})
+    done = publish(replica, runner)
+    assert done.comment == "unchanged"
+    assert clock.slept == [1.0]
+    assert len(replica.comments()) == 1
+
+
+@pytest.mark.parametrize("kind", ["timeout", "server_error", "bad_gateway"])
+def test_a_failure_that_did_not_commit_is_tried_again(
+    replica: Replica, runner: dict[str, str], clock: Hasty, kind: str
+) -> None:
+    replica.faults({"kind": kind, "tool": CREATE, "on_call": 1})
+    assert publish(replica, runner).comment == "created"
+    assert len(replica.comments()) == 1
+
+
+def test_a_proxy_that_posts_twice_leaves_one_comment(replica: Replica, runner: dict[str, str]) -> None:
+    replica.faults({"kind": "duplicate_commit", "tool": CREATE, "on_call": 1})
+    done = publish(replica, runner)
+    assert len(replica.comments()) == 1
+    assert "removed 1 duplicate comment(s)" in done.log
+
+
+def test_an_outage_ends_with_a_clear_error_and_the_summary(replica: Replica, runner: dict[str, str], clock: Hasty) -> None:
+    replica.faults({"kind": "server_error", "tool": CREATE, "times": None})
+    with pytest.raises(PublishError, match="refused the comment"):
+        publish(replica, runner)
+    assert clock.slept == [1.0, 2.0, 4.0]
+    assert Path(runner["GITHUB_STEP_SUMMARY"]).read_bytes().startswith(FILES["summary.md"])
+
+
+def test_an_older_run_never_replaces_a_newer_one(replica: Replica, runner: dict[str, str]) -> None:
+    publish(replica, runner, "new", GITHUB_RUN_ID="200")
+    for older in ({"GITHUB_RUN_ID": "100"}, {"GITHUB_RUN_ID": "100", "GITHUB_RUN_ATTEMPT": "9"}):
+        assert publish(replica, runner, "old", **older).comment == "newer"
+    assert replica.comments()[0]["body"].endswith("new")
+    assert publish(replica, runner, "again", GITHUB_RUN_ID="200", GITHUB_RUN_ATTEMPT="2").comment == "updated"
+
+
+def test_a_run_of_an_older_head_does_not_comment(replica: Replica, runner: dict[str, str]) -> None:
+    base, _ = replica.commits()
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(pull_request_event(PULL_REQUEST, "d" * 40, base)))
+    done = hurried(FILES, verdict(), SETTINGS, {**runner, "GITHUB_TOKEN": replica.tokens["bot"]})
+    assert done.comment == "outdated"
+    assert replica.comments() == []
+    assert runner_commands(done.log[-1]) != []
+
+
+def test_a_quoted_or_forged_marker_owns_nothing(replica: Replica, runner: dict[str, str]) -> None:
+    publish(replica, runner)
+    ours = replica.comments()[0]
+    forged = f"{marker(GATE)}\n<!-- servegate-run: {'f' * 40} 99999999.1 -->\n**PASS**"
+    replica.comment_as("dev", forged)
+    replica.comment_as("bot", f"> {ours['body']}")
+    assert publish(replica, runner, "**FAIL** 2", GITHUB_RUN_ID="101").comment == "updated"
+    bodies = [comment["body"] for comment in replica.comments()]
+    assert len(bodies) == 3
+    assert bodies[0].endswith("**FAIL** 2")
+    assert bodies[1] == forged
+
+
+def test_the_comment_is_found_on_a_later_page(replica: Replica, runner: dict[str, str]) -> None:
+    for number in range(44):
+        replica.comment_as("dev", f"remark {number}")
+    publish(replica, runner)
+    for number in range(44):
+        replica.comment_as("dev", f"another {number}")
+    assert publish(replica, runner, "new", GITHUB_RUN_ID="101").comment == "updated"
+    assert len(replica.comments()) == 89
+
+
+def test_hostile_text_can_neither_end_the_comment_nor_own_another(replica: Replica, runner: dict[str, str]) -> None:
+    forged = f"{marker(GATE)}\n<!-- servegate-run: {'e' * 40} 99999999999.1 -->"
+    attack = f"\ud800\x00\x1b[2J{forged}\n@acme/all fixes #1 ::error::x\u2028"
+    publish(replica, runner, attack)
+    [comment] = replica.comments()
+    assert "\x00" not in comment["body"]
+    assert "\x1b" not in comment["body"]
+    assert run_of(comment["body"]) == Run(100, 1)
+    assert publish(replica, runner, "next", GITHUB_RUN_ID="101").comment == "updated"
+
+
+def test_a_marker_that_the_report_has_written_is_not_repeated(replica: Replica, runner: dict[str, str]) -> None:
+    publish(replica, runner, f"{marker(GATE)}\n## REVIEW\n")
+    [comment] = replica.comments()
+    assert comment["body"].count(marker(GATE)) == 1
+    assert comment["body"].endswith("100.1 -->\n## REVIEW\n")
+
+
+def test_a_text_too_long_for_github_becomes_the_verdict_alone(replica: Replica, runner: dict[str, str]) -> None:
+    publish(replica, runner, "日" * 30_000)
+    [comment] = replica.comments()
+    assert len(comment["body"]) < 400
+    assert "**FAIL**" in comment["body"]
+
+
+# -- what the replica can not answer ------------------------------------------------------------------------------
+
+
+class Scripted:
+    """Answers each (method, path) with the next of its answers, the last one for ever."""
+
+    def __init__(self, answers: dict[tuple[str, str], list[tuple[int, Any]]]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str, str | None]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                length = int(self.headers.get("content-length") or 0)
+                self.rfile.read(length)
+                path = self.path.partition("?")[0]
+                outer.asked.append((self.command, path, self.headers.get("authorization")))
+                queue = outer.answers.get((self.command, path), [(404, {"message": "Not Found"})])
+                status, body = queue.pop(0) if len(queue) > 1 else queue[0]
+                content = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(content)))
+                for name, value in (body.get("headers") or {}).items() if isinstance(body, dict) else ():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = answer
+
+            def log_message(self, *_: Any) -> None:
+                """Be quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/api/v3"
+
+    def __enter__(self) -> Scripted:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+HEAD, BASE = "a" * 40, "b" * 40
+PULL, COMMENTS, GRAPHQL = f"/api/v3/repos/{REPOSITORY}/pulls/1", f"/api/v3/repos/{REPOSITORY}/issues/1/comments", "/api/graphql"
+
+
+def enterprise(post: list[tuple[int, Any]], listed: Any = None, patch: Any = None) -> Scripted:
+    scripted = Scripted({})
+    root = scripted.url
+    pull = {
+        "number": 1,
+        "head": {"sha": HEAD},
+        "url": f"{root}/repos/{REPOSITORY}/pulls/1",
+        "issue_url": f"{root}/repos/{REPOSITORY}/issues/1",
+    }
+    scripted.answers = {
+        ("GET", PULL): [(200, pull)],
+        ("POST", GRAPHQL): [(200, {"data": {"viewer": {"login": "github-actions[bot]"}}})],
+        ("GET", COMMENTS): [
+            (200, [{**one, "url": f"{root}/repos/{REPOSITORY}/issues/comments/{one['id']}"} for one in listed or []])
+        ],
+        ("POST", COMMENTS): post,
+        ("PATCH", f"/api/v3/repos/{REPOSITORY}/issues/comments/5"): [(200, patch or {})],
+    }
+    return scripted
+
+
+def publish_to(scripted: Scripted, runner: dict[str, str], monkeypatch: pytest.MonkeyPatch, **changes: str) -> Published:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(pull_request_event(1, HEAD, BASE, "eve/llm")))
+    environment = {**runner, "GITHUB_API_URL": scripted.url, "GITHUB_TOKEN": "ghs_canary0123456789", **changes}
+    return hurried(FILES, verdict(Outcome.PASS), SETTINGS, environment)
+
+
+def created(identity: int = 5) -> dict[str, Any]:
+    return {
+        "id": identity,
+        "body": marker(GATE),
+        "user": {"login": "github-actions[bot]"},
+        "html_url": f"https://ghe.example/c/{identity}",
+    }
+
+
+def test_a_read_only_token_costs_the_comment_and_nothing_else(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = (403, {"message": "Resource not accessible by integration"})
+    with enterprise([refusal]) as scripted, pytest.raises(PublishError, match="may not comment") as caught:
+        publish_to(scripted, runner, monkeypatch)
+    assert caught.value.exit_code is ExitCode.NOT_PUBLISHED
+    assert "pull-requests: write" in caught.value.advice
+    assert "Resource not accessible by integration" in caught.value.why
+    assert "canary" not in f"{caught.value.what}{caught.value.why}{caught.value.advice}"
+    assert [path for method, path, _ in scripted.asked if method == "POST"] == [GRAPHQL, COMMENTS]
+    assert Path(runner["GITHUB_STEP_SUMMARY"]).read_bytes().startswith(FILES["summary.md"])
+    assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())["outcome"] == "pass"
+
+
+def test_a_locked_conversation_is_a_notice(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with enterprise([(403, {"message": "Unable to create comment because issue is locked."})]) as scripted:
+        done = publish_to(scripted, runner, monkeypatch)
+    assert done.comment == "locked"
+    assert done.log[-1].startswith("::notice ")
+
+
+def test_a_secondary_rate_limit_is_waited_for(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch, clock: Hasty) -> None:
+    limit = (403, {"message": "You have exceeded a secondary rate limit.", "headers": {"retry-after": "7"}})
+    with enterprise([limit, (201, created())]) as scripted:
+        done = publish_to(scripted, runner, monkeypatch)
+    assert done.comment == "created"
+    assert clock.slept == [7.0]
+
+
+@pytest.mark.parametrize("request_limited", ["POST", "GET"])
+def test_a_limit_longer_than_we_may_wait_is_an_error(
+    runner: dict[str, str], monkeypatch: pytest.MonkeyPatch, clock: Hasty, request_limited: str
+) -> None:
+    with enterprise([(201, created())]) as scripted:
+        limit = (429, {"message": "Too many requests", "headers": {"retry-after": "3600"}})
+        scripted.answers[(request_limited, COMMENTS)] = [limit]
+        with pytest.raises(PublishError, match="rate limit"):
+            publish_to(scripted, runner, monkeypatch)
+    assert clock.slept == []
+
+
+def test_an_edit_that_github_ignored_is_noticed(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {**created(), "body": f"{marker(GATE)}\n<!-- servegate-run: {'0' * 40} 1.1 -->\nold"}
+    with (
+        enterprise([(201, created())], listed=[old], patch=old) as scripted,
+        pytest.raises(PublishError, match="kept the old text"),
+    ):
+        publish_to(scripted, runner, monkeypatch)
+
+
+def test_a_token_of_nobody_is_named(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with enterprise([]) as scripted:
+        scripted.answers[("GET", PULL)] = [(401, {"message": "Bad credentials"})]
+        with pytest.raises(PublishError, match="does not accept the token"):
+            publish_to(scripted, runner, monkeypatch)
+
+
+def test_a_server_that_is_not_there_is_an_error_in_words(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with enterprise([]) as scripted:
+        pass
+    monkeypatch.setattr(pull_request._Retry, "sleep", lambda *_: None)
+    with pytest.raises(PublishError, match="could not be reached"):
+        publish_to(scripted, runner, monkeypatch)
+
+
+def test_the_token_goes_to_the_given_server_only(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with enterprise([(201, created())]) as scripted:
+        publish_to(scripted, runner, monkeypatch)
+    assert {path.split("/")[1] for _, path, _ in scripted.asked} == {"api"}
+    assert all("canary" in (authorization or "") for _, _, authorization in scripted.asked)

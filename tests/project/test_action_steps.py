@@ -1,0 +1,294 @@
+"""The action's shell steps, really run by bash, with a `docker` that writes down what it was asked to do.
+
+This shows what each container may see (the end-to-end test shows that such containers work), without podman or act.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project.action_file import ACTION, STEPS
+
+DOCKER = f"""#!{sys.executable}
+import json, os, pathlib, sys
+log = pathlib.Path(os.environ["DOCKER_LOG"])
+with log.open("a") as stream:
+    stream.write(json.dumps({{"argv": sys.argv[1:], "token": "GITHUB_TOKEN" in os.environ}}) + "\\n")
+answers = json.loads(os.environ.get("DOCKER_ANSWERS", "{{}}"))
+verb = next((word for word in sys.argv if word in ("measure", "compare", "report", "publish")), "")
+if verb == "compare" and os.environ.get("DOCKER_VERDICT"):
+    source = next(word for word in sys.argv if word.startswith("type=bind")).split("source=")[1].split(",")[0]
+    (pathlib.Path(source) / "verdict.json").write_text("{{}}")
+sys.exit(answers.get(verb, 0))
+"""
+
+
+@dataclass
+class Runner:
+    """A job's folders and environment; `run` executes one step of action.yml as the runner does."""
+
+    root: Path
+    variables: dict[str, str] = field(default_factory=dict)
+    said: str = ""
+
+    def run(self, step: str, expected: int = 0, **variables: str) -> dict[str, str]:
+        """Run a step with exactly the variables that its `env:` names; returns its outputs."""
+        declared = set(STEPS[step].get("env", {}))
+        defaults = {name: self.value_of(text) for name, text in STEPS[step].get("env", {}).items()}
+        assert set(variables) <= declared | {"GITHUB_EVENT_PATH", "DOCKER_ANSWERS", "DOCKER_VERDICT"}, "not declared in env:"
+        output = self.root / "output"
+        output.write_text("")
+        base = {
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+            "HOME": str(self.root),
+            "DOCKER_LOG": str(self.root / "docker.log"),
+        }
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", STEPS[step]["run"]],
+            env={**base, **self.variables, **defaults, **variables, "GITHUB_OUTPUT": str(output)},
+            cwd=self.root / "workspace",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.said = done.stdout + done.stderr
+        assert done.returncode == expected, self.said
+        outputs = dict(line.split("=", 1) for line in output.read_text().splitlines())
+        self.variables.update({f"OUTPUT_{step}_{name}": value for name, value in outputs.items()})
+        return outputs
+
+    def value_of(self, expression: str) -> str:
+        """What the runner would put in for `${{ inputs.x }}` (its default) or `${{ steps.s.outputs.o }}`."""
+        inner = expression.removeprefix("${{ ").removesuffix(" }}")
+        if inner.startswith("inputs.") and " " not in inner:
+            return str(ACTION["inputs"][inner[7:]].get("default", ""))
+        if inner.startswith("steps.") and ".outputs." in inner:
+            _, step, _, output = inner.split(".")
+            return self.variables.get(f"OUTPUT_{step}_{output}", "")
+        return ""
+
+    def containers(self) -> list[dict[str, Any]]:
+        """Every docker command so far."""
+        log = self.root / "docker.log"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def last(self) -> list[str]:
+        """Arguments of the last docker command."""
+        argv: list[str] = self.containers()[-1]["argv"]
+        return argv
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    for folder in ("bin", "temp", "workspace/.git", "workspace/serving"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bin" / "docker").write_text(DOCKER)
+    (tmp_path / "bin" / "docker").chmod(0o755)
+    (tmp_path / "event.json").write_text("{}")
+    (tmp_path / "summary").write_text("")
+    variables = {
+        "RUNNER_TEMP": str(tmp_path / "temp"),
+        "GITHUB_WORKSPACE": str(tmp_path / "workspace"),
+        "GITHUB_RUN_ID": "7",
+        "GITHUB_RUN_ATTEMPT": "1",
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+    }
+    return Runner(tmp_path, variables)
+
+
+IMAGE = "registry.example/servegate@sha256:" + "0" * 64
+
+
+def value_after(argv: list[str], option: str) -> str:
+    return argv[argv.index(option) + 1]
+
+
+def mounts(argv: list[str]) -> dict[str, bool]:
+    """Target of every bind mount -> whether it can be written."""
+    found = [value for option, value in pairwise(argv) if option == "--mount"]
+    return {value.split("target=")[1].split(",")[0]: not value.endswith(",readonly") for value in found}
+
+
+def test_the_measuring_container_sees_the_workspace_read_only_and_no_secret(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("measure", IMAGE=IMAGE)
+    argv = runner.last()
+    assert value_after(argv, "--gpus") == "all"
+    assert value_after(argv, "--network") == "bridge"
+    assert value_after(argv, "--user") == f"{os.getuid()}:{os.getgid()}"
+    assert value_after(argv, "--cap-drop") == "ALL"
+    assert value_after(argv, "--security-opt") == "no-new-privileges"
+    assert "--read-only" in argv
+    assert mounts(argv) == {"/workspace": False, "/output": True, "/cache": True}
+    assert "/workspace/.git" in argv
+    assert not {"--env", "-e", "--env-file", "--privileged"} & set(argv)
+    assert argv[argv.index(IMAGE) :] == [IMAGE, "measure", "--config=servegate.yaml", "--output=/output"]
+    assert runner.containers()[-1]["token"] is False
+
+
+def test_hostile_inputs_stay_single_arguments(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    attack = "x; touch $(pwd)/pwned `id` \"'--privileged"
+    runner.run("measure", IMAGE=IMAGE, CONFIG=attack, EXTRA_ARGUMENTS=f"--rounds\n2\n\n{attack}\n", GPUS="device=0,1")
+    argv = runner.last()
+    assert argv[argv.index(IMAGE) + 1 :] == ["measure", f"--config={attack}", "--output=/output", "--rounds", "2", attack]
+    assert value_after(argv, "--gpus") == '"device=0,1"'
+    assert not list(runner.root.rglob("pwned"))
+
+
+def test_no_gpu_is_no_option(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("measure", IMAGE=IMAGE, GPUS="none", NETWORK="none")
+    assert "--gpus" not in runner.last()
+    assert value_after(runner.last(), "--network") == "none"
+
+
+def test_a_git_file_is_hidden_too(runner: Runner) -> None:
+    (runner.root / "workspace/.git").rmdir()
+    (runner.root / "workspace/.git").write_text("gitdir: /elsewhere")
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("measure", IMAGE=IMAGE)
+    assert "type=bind,source=/dev/null,target=/workspace/.git,readonly" in runner.last()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("IMAGE", ""),
+        ("IMAGE", "--privileged"),
+        ("IMAGE", "a b"),
+        ("WORKING_DIRECTORY", "/etc"),
+        ("WORKING_DIRECTORY", "a/../../b"),
+        ("WORKING_DIRECTORY", ".."),
+        ("NETWORK", "host"),
+        ("NETWORK", "container:other"),
+        ("COMMENT", "yes"),
+        ("FAIL_ON", ""),
+        ("FAIL_ON", "fail,pass"),
+        ("FAIL_ON", "fail, error"),
+        ("MODEL_CACHE", "relative"),
+        ("MODEL_CACHE", "/nowhere"),
+        ("RUN", "nowhere"),
+        ("RUN", "-delete"),
+    ],
+)
+def test_a_wrong_input_is_named_before_anything_starts(runner: Runner, name: str, value: str) -> None:
+    runner.run("prepare", expected=2, **{"IMAGE": IMAGE, name: value})
+    assert f'"{name.lower().replace("_", "-")}"' in runner.said
+    assert runner.said.startswith("::error title=servegate::")
+    assert runner.containers() == []
+
+
+def measured(runner: Runner, *names: str) -> str:
+    folder = runner.root / "workspace" / "measured"
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "run.json").write_text("{}")
+        (folder / name / "verdict.json").write_text('{"of": "another job"}')
+    return "measured"
+
+
+def test_judging_gets_neither_gpu_nor_network_nor_workspace(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE, RUN=measured(runner, "demo"))
+    runner.run("judge", IMAGE=IMAGE, DOCKER_VERDICT="yes", DOCKER_ANSWERS='{"compare": 3}')
+    asked = [entry["argv"] for entry in runner.containers()]
+    assert [argv[argv.index(IMAGE) + 1 :] for argv in asked] == [["compare", "/output/run"], ["report", "/output/run"]]
+    for argv in asked:
+        assert value_after(argv, "--network") == "none"
+        assert mounts(argv) == {"/output/run": True}
+        assert not {"--gpus", "--env"} & set(argv)
+
+
+def test_a_verdict_of_another_job_does_not_count(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE, RUN=measured(runner, "demo"))
+    runner.run("judge", expected=5, IMAGE=IMAGE, DOCKER_ANSWERS='{"compare": 5}')
+    assert "Not evaluated" in runner.said
+
+
+@pytest.mark.parametrize(("code", "expected"), [(2, 2), (137, 137), (125, 125)])
+def test_a_broken_judge_is_no_verdict(runner: Runner, code: int, expected: int) -> None:
+    runner.run("prepare", IMAGE=IMAGE, RUN=measured(runner, "demo"))
+    runner.run("judge", expected=expected, IMAGE=IMAGE, DOCKER_ANSWERS=json.dumps({"compare": code}))
+
+
+def test_no_run_and_two_runs_are_refused(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("judge", expected=5, IMAGE=IMAGE)
+    runner.run("prepare", IMAGE=IMAGE, RUN=measured(runner, "a", "b"))
+    runner.run("judge", expected=2, IMAGE=IMAGE)
+    assert "once for each gate" in runner.said
+
+
+def test_a_link_in_the_evidence_is_refused(runner: Runner) -> None:
+    given = measured(runner, "demo")
+    (runner.root / "workspace/measured/demo/link").symlink_to("/etc/passwd")
+    runner.run("prepare", expected=2, IMAGE=IMAGE, RUN=given)
+    assert "neither a file nor a folder" in runner.said
+
+
+def test_publishing_gets_the_token_and_the_runners_files_only(runner: Runner) -> None:
+    run = str(runner.root / "temp/run")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", GITHUB_TOKEN="ghs_canary", RUN=run)
+    argv = runner.last()
+    passed = [value for option, value in pairwise(argv) if option == "--env"]
+    assert "GITHUB_TOKEN" in passed
+    assert not any("canary" in word for word in argv), "a token on a command line shows in the process list"
+    assert not any("=" in value for value in passed)
+    assert mounts(argv) == {
+        run: False,
+        str(runner.root / "output"): True,
+        str(runner.root / "summary"): True,
+        str(runner.root / "event.json"): False,
+    }
+    assert argv[argv.index(IMAGE) + 1 :] == ["publish", run]
+
+
+def test_publishing_without_a_comment_needs_neither_token_nor_network(runner: Runner) -> None:
+    runner.run("publish", IMAGE=IMAGE, COMMENT="false", RUN="/r")
+    argv = runner.last()
+    assert "GITHUB_TOKEN" not in argv
+    assert value_after(argv, "--network") == "none"
+    assert argv[-3:] == ["publish", "--no-comment", "/r"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "published", "fail_on", "expected"),
+    [
+        ("pass", "0", "success", "fail,not_comparable,error", 0),
+        ("review", "3", "success", "fail,not_comparable,error", 0),
+        ("review", "3", "success", "fail,review", 3),
+        ("fail", "1", "success", "fail,not_comparable,error", 1),
+        ("not_comparable", "4", "success", "fail,not_comparable,error", 4),
+        ("error", "5", "success", "fail,not_comparable,error", 5),
+        ("fail", "1", "failure", "fail", 1),
+        ("pass", "0", "failure", "fail", 6),
+        ("fail", "1", "success", "none", 0),
+        ("", "", "skipped", "none", 5),
+        ("pass", "", "success", "none", 5),
+        ("passed", "0", "success", "none", 5),
+    ],
+)
+def test_the_job_ends_as_the_verdict_says(
+    runner: Runner, outcome: str, code: str, published: str, fail_on: str, expected: int
+) -> None:
+    runner.run("Pass or fail", expected=expected, OUTCOME=outcome, EXIT_CODE=code, PUBLISHED=published, FAIL_ON=fail_on)
+
+
+def test_what_a_cancelled_step_left_is_removed_by_label(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("Remove what a cancelled step left")
+    [asked] = runner.containers()
+    assert f"label={runner.variables['OUTPUT_prepare_label']}" in asked["argv"]
+    assert runner.variables["OUTPUT_prepare_label"].startswith("servegate=7.1.")
