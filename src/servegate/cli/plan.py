@@ -1,0 +1,84 @@
+"""`servegate plan`: the effective plan, printed; nothing is started and nothing is written."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from servegate.artifacts import dump
+from servegate.cli.options import plan_options, resolved
+from servegate.cli.terminal import printable
+from servegate.config import Resolved
+from servegate.domain.records import Json
+
+
+@click.command("plan", help="Print the effective plan: arguments of both arms, knobs, settings with source, schedule.")
+@plan_options
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+def command(config: Path | None, as_json: bool, **options: Any) -> None:
+    """Print the plan."""
+    found = resolved(config, **options)
+    if as_json:
+        click.echo(dump(found.plan.to_json()).decode(), nl=False)
+        return
+    console = Console(highlight=False)
+    show(console if console.is_terminal else Console(highlight=False, width=200), found)
+
+
+def show(console: Console, found: Resolved) -> None:
+    """Print a plan for people."""
+    plan = found.plan
+    console.print(
+        Text.assemble(
+            ("gate ", "bold"), plan.gate, ("  policy ", "bold"), plan.policy, ("  into ", "bold"), str(found.run_root)
+        )
+    )
+    for warning in found.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+    for name, arm in plan.arms.items():
+        console.print(Text.assemble((f"\n{name}", "bold"), f"  {arm.config.path}"))
+        variables = [f"{key}={shlex.quote(value)}" for key, value in arm.environment.items()]
+        command_line = " ".join([*variables, shlex.join(arm.argv)])
+        console.print(
+            Text(f"  {printable(command_line)} --host=127.0.0.1 --port=<free> --served-model-name=<fresh>"), soft_wrap=True
+        )
+    console.print()
+    _table(
+        console,
+        "What differs",
+        ("knob", "baseline", "candidate"),
+        [(k.name, _shown(k.baseline), _shown(k.candidate)) for k in plan.knobs],
+    )
+    _table(
+        console,
+        "Settings",
+        ("setting", "value", "source"),
+        [(key, _shown(s.value), s.source) for key, s in sorted(plan.settings.items())],
+    )
+    _table(console, "Inputs", ("file", "sha256"), [(name, digest[:16]) for name, digest in plan.inputs.items()])
+    _table(
+        console,
+        "Schedule",
+        ("#", "arm", "check", "round"),
+        [(str(i + 1), s.arm, s.check, str(s.step + 1)) for i, s in enumerate(plan.schedule)],
+    )
+
+
+def _table(console: Console, title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows or [("none", *[""] * (len(headings) - 1))]:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(table)
+    console.print()
+
+
+def _shown(value: Json) -> str:
+    return "(not set)" if value is None else value if isinstance(value, str) else dump(value).decode().strip().replace("\n", "")

@@ -1,0 +1,22 @@
+"""`servegate report`: write the report of a judged run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from servegate import pipeline
+from servegate.artifacts import RunDirectory
+from servegate.cli.options import RUN_ARGUMENT
+
+
+@click.command("report", help="Write report.html, report.md, comment.md, environment.json and the CSVs of a run directory.")
+@RUN_ARGUMENT
+def command(run: Path) -> None:
+    """Render and print where the report is. A run that was never compared is compared first."""
+    directory = RunDirectory.open(run)
+    if not (directory.root / "verdict.json").is_file():
+        pipeline.compare(directory)
+    pipeline.report(directory)
+    click.echo(str(directory.root / "report" / "report.html"))

@@ -1,0 +1,88 @@
+"""Makes the real objects: engines, probes, tools, the environment. Everything else gets them as arguments."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from servegate.artifacts import RunDirectory
+from servegate.config import Resolved
+from servegate.domain.arms import Arm
+from servegate.domain.evidence import EngineFacts, Manifest
+from servegate.engines.environment import engine_environment
+from servegate.engines.vllm import VllmEngine, find_executable
+from servegate.manifest import collect
+from servegate.pipeline import Measuring
+from servegate.ports import Probes, Progress, Session
+from servegate.probes.completions import HttpCompletions
+from servegate.probes.evaluator import LmEval
+from servegate.probes.load_generator import VllmBench
+from servegate.subprocesses import Completed, run
+
+TOOL_TIMEOUT_S = 4 * 3600.0
+"""Longest pass of lm-eval or of the load generator; a hung engine is noticed much earlier, by its requests."""
+
+
+def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], Measuring]:
+    """Return what measures a resolved gate into a run directory.
+
+    Raises:
+        UsageError: an engine executable is not there; looked for before any directory is made.
+    """
+    for arm in found.plan.arms.values():
+        find_executable(arm.executable, os.environ.get("PATH"))
+
+    def make(directory: RunDirectory) -> Measuring:
+        engine = VllmEngine(
+            gate=found.plan.gate,
+            start_timeout_s=found.engine.start_timeout_s,
+            request_timeout_s=found.engine.request_timeout_s,
+            progress=progress.say,
+        )
+        probes = _ProbeMaker(directory, found.engine.request_timeout_s)
+        return Measuring(found, directory, engine, probes, _manifest, progress)
+
+    return make
+
+
+def lm_eval_executable() -> str:
+    """Return the lm-eval that was installed beside servegate, else the one on the PATH, else its bare name."""
+    beside = Path(sys.executable).parent / "lm_eval"
+    return str(beside) if beside.is_file() else shutil.which("lm_eval") or "lm_eval"
+
+
+@dataclass(frozen=True)
+class _ProbeMaker:
+    directory: RunDirectory
+    request_timeout_s: float
+
+    def __call__(self, session: Session, arm: Arm, check: str) -> Probes:
+        raw = self.directory.raw_directory(arm.name, check)
+        executable = find_executable(arm.executable, os.environ.get("PATH"))
+        return Probes(
+            completions=HttpCompletions(
+                session.endpoint, request_timeout_s=self.request_timeout_s, ensure_alive=session.ensure_alive
+            ),
+            load_generator=VllmBench(session.endpoint, executable, raw, TOOL_TIMEOUT_S, _run_tool, arm.environment),
+            evaluator=LmEval(
+                session.endpoint,
+                lm_eval_executable(),
+                raw,
+                TOOL_TIMEOUT_S,
+                _run_tool,
+                request_timeout_s=self.request_timeout_s,
+            ),
+        )
+
+
+def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None, check: bool) -> Completed:
+    """Run a tool without servegate's secrets: lm-eval and the load generator need none, and write logs."""
+    return run(command, timeout_s=timeout_s, environment=engine_environment(environment or {}, {}), check=check)
+
+
+def _manifest(arm: Arm, facts: EngineFacts) -> Manifest:
+    return collect(arm, facts, os.environ)

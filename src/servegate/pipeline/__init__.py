@@ -1,0 +1,10 @@
+"""measure, compare, report: what a gate does, with everything it touches handed in as arguments.
+
+Each reads and writes only the run directory, so any of them can run again later, elsewhere, without a GPU. The plan
+comes from `config`, publishing is `publish`; the real engines and probes are made in `cli`.
+"""
+
+from servegate.pipeline.judging import compare, report
+from servegate.pipeline.measuring import Measuring
+
+__all__ = ["Measuring", "compare", "report"]

@@ -1,0 +1,96 @@
+"""compare and report: what a run directory means, and how it is shown. No engine is needed, and none is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from servegate.artifacts import RunDirectory
+from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence
+from servegate.checks.verdict import Judged, decide, judged, missing_section
+from servegate.config import checks_of, settings_of
+from servegate.domain.arms import Role
+from servegate.domain.evidence import Measurement, NotMeasured, Reason
+from servegate.domain.judgement import Verdict
+from servegate.domain.plan import Plan
+from servegate.domain.records import Json
+from servegate.errors import RunDirectoryError
+from servegate.report import render
+
+
+def compare(run: RunDirectory) -> Verdict:
+    """Judge what a run directory holds; writes `comparisons/` and `verdict.json`."""
+    plan, arms, results = _judge(run)
+    for name, result in results.items():
+        run.write_comparison(plan, name, result.comparison)
+    verdict = decide(plan, arms, results)
+    run.write_verdict(plan, verdict)
+    return verdict
+
+
+def report(run: RunDirectory) -> dict[str, bytes]:
+    """Render the report of a judged run and write it under `report/`; returns the files."""
+    verdict, plan = run.read_verdict(), run.read_plan()
+    arms, settings = arms_of(run, plan), settings_of(plan)
+    sections = []
+    for name, check in checks_of(plan).items():
+        comparison = run.read_comparison(name)
+        findings = tuple(item for item in verdict.findings if item.check == name)
+        if isinstance(comparison, NotMeasured):
+            sections.append(missing_section(Judged(check, comparison, findings)))
+        else:
+            sections.append(check.present(comparison, evidence_of(run, check, arms), settings[name], findings))
+    envelope = run.read_run()
+    files = render(
+        plan,
+        {name: side.engine for name, side in arms.items()},
+        {name: side.manifest for name, side in arms.items()},
+        verdict,
+        tuple(sections),
+        run_status=envelope.status,
+        stages=tuple(_stage_row(stage) for stage in envelope.data.get("stages", ()) if isinstance(stage, dict)),
+    )
+    run.write_products(files)
+    run.write_checksums()
+    return files
+
+
+def _judge(run: RunDirectory) -> tuple[Plan, dict[str, ArmEvidence[Measurement]], dict[str, Judged]]:
+    plan = run.read_plan()
+    arms, settings = arms_of(run, plan), settings_of(plan)
+    results = {}
+    for name, check in checks_of(plan).items():
+        evidence = evidence_of(run, check, arms)
+        comparison = check.compare(evidence, settings[name])
+        own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
+        results[name] = judged(check, evidence, comparison, own)
+    return plan, arms, results
+
+
+def arms_of(run: RunDirectory, plan: Plan) -> dict[str, ArmEvidence[Measurement]]:
+    """Return what is known of the arms themselves, apart from any check."""
+    if not {role.value for role in Role} <= set(plan.arms):
+        raise RunDirectoryError(f"{run.root} holds no plan for both arms", advice="Measure again.")
+    nothing = NotMeasured(reason=Reason(code="no-check", message="this is about the arm, not about a check"))
+    return {name: ArmEvidence(run.read_engine(name), run.read_manifest(name), nothing) for name in plan.arms}
+
+
+def evidence_of(run: RunDirectory, check: AnyCheck, arms: Mapping[str, ArmEvidence[Measurement]]) -> Evidence[Any]:
+    """Return what is recorded of one check on both arms."""
+    sides = {
+        role: ArmEvidence(
+            arms[role].engine, arms[role].manifest, run.read_measurement(role.value, check.name, check.measurement)
+        )
+        for role in Role
+    }
+    inputs = run.read_inputs(check.name, check.inputs) if check.inputs is not None else None
+    return Evidence(sides[Role.BASELINE], sides[Role.CANDIDATE], inputs)
+
+
+def _stage_row(stage: Mapping[str, Json]) -> tuple[str, str, float]:
+    """Return (title, arm, seconds) of one stage of run.json."""
+    parts = [str(stage.get("stage", "")), str(stage.get("check") or "")]
+    step = stage.get("step")
+    title = " ".join(part for part in parts if part) + (f", round {step + 1}" if isinstance(step, int) else "")
+    seconds = stage.get("seconds")
+    return (title, str(stage.get("arm") or ""), float(seconds) if isinstance(seconds, int | float) else 0.0)

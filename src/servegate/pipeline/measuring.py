@@ -1,0 +1,265 @@
+"""measure: executes a plan's schedule into a run directory.
+
+Whatever happens, the directory stays readable and says what it holds: every step is written as soon as it is there,
+as `partial` until the last one of its check, so that a run that was cancelled, killed or lost its engine can be judged
+for what it is and never for what it would have been.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+
+from servegate.artifacts import RunDirectory, boot_id
+from servegate.checks.contract import AnyCheck, Inputs, MeasureContext
+from servegate.config import Resolved, checks_of
+from servegate.domain.arms import Arm, Role
+from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.judgement import Finding
+from servegate.domain.plan import Step
+from servegate.domain.records import Json
+from servegate.errors import Cancelled, EngineError, MeasurementError, ServegateError
+from servegate.pipeline.judging import arms_of, evidence_of
+from servegate.ports import Engine, Probes, Progress, Session
+
+MakeProbes = Callable[[Session, Arm, str], Probes]
+"""Makes the probes of one check on one session: (session, arm, check)."""
+Collect = Callable[[Arm, EngineFacts], Manifest]
+
+
+class Measuring:
+    """One run of a plan: serves its arms one after the other and measures each."""
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        run: RunDirectory,
+        engine: Engine,
+        make_probes: MakeProbes,
+        collect: Collect,
+        progress: Progress,
+    ) -> None:
+        """Keep the collaborators; nothing starts yet."""
+        self.resolved, self.plan, self.run = resolved, resolved.plan, run
+        self.engine, self.make_probes, self.collect, self.progress = engine, make_probes, collect, progress
+        self.checks = checks_of(resolved.plan)
+        self.stages: list[dict[str, Json]] = []
+        if (run.root / "run.json").is_file():
+            # The other arm was measured before, by another process; its stages stay on record.
+            self.stages += run.read_run().data.get("stages", [])
+        self.record = {
+            "pid": os.getpid(),
+            "host_boot_id": boot_id(),
+            "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],  # noqa: PTH119 - not a path of ours
+            "git": None,
+            "git_reason": "the revisions of both configs are recorded when the gate runs on a pull request",
+            "merged_from": [],
+        }
+
+    def measure(self, arms: tuple[str, ...]) -> None:
+        """Measure the arms in the plan's order.
+
+        A failed engine or check is recorded and the rest goes on; wrong input and signals end the run.
+        """
+        self.write("running")
+        self.run.write_plan(self.plan)
+        status = "failed"
+        try:
+            failed: Reason | None = None
+            for name in sorted(arms, key=lambda item: self.plan.arms[item].session):
+                measured = ArmRun(self, self.plan.arms[name])
+                if failed is not None:
+                    measured.give_up(failed)
+                elif not measured.execute():
+                    failed = Reason(code="engine_failed", message=f"not started, since the {name} engine failed")
+            status = "complete"
+        except (KeyboardInterrupt, Cancelled):
+            status = "cancelled"
+            raise
+        finally:
+            self.write(status)
+
+    def write(self, status: str) -> None:
+        """Write run.json with the stages so far."""
+        data = {**self.record, "stages": list(self.stages)}
+        self.run.write_run(status, data, gate=self.plan.gate, plan=self.plan.fingerprint())
+
+    @contextmanager
+    def stage(self, stage: str, arm: str, check: str | None = None, step: int | None = None) -> Iterator[None]:
+        """Time one stage on the monotonic clock and enter it into run.json, whatever happens inside."""
+        started, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+        outcome = "broken off"
+        try:
+            yield
+            outcome = "done"
+        except ServegateError:
+            outcome = "failed"
+            raise
+        finally:
+            seconds = round(time.monotonic() - started, 3)
+            names = {"stage": stage, "arm": arm, "check": check, "step": step}
+            self.stages.append({**names, "started_at": started_at, "seconds": seconds, "outcome": outcome})
+            self.write("running")
+
+
+class ArmRun:
+    """One arm from start to stop, with what was measured of it so far."""
+
+    def __init__(self, measuring: Measuring, arm: Arm) -> None:
+        """Take the arm's steps from the plan's schedule."""
+        self.gate, self.arm = measuring, arm
+        self.steps = tuple(step for step in measuring.plan.schedule if step.arm == arm.name)
+        self.done: dict[str, Measurement] = {}
+        self.seconds: dict[str, float] = {}
+        self.left = {name: sum(step.check == name for step in self.steps) for name in measuring.checks}
+        """Steps still to do by check; a check that is finished or lost is not in here."""
+        self.facts: EngineFacts | None = None
+
+    def execute(self) -> bool:
+        """Serve and measure; False when the engine failed."""
+        started = time.monotonic()
+        say = self.gate.progress.say
+        try:
+            with self.served() as session:
+                self.facts = session.facts
+                self.gate.run.write_engine(self.gate.plan, self.arm.name, session.facts)
+                self.gate.run.write_manifest(self.gate.plan, self.arm.name, self.gate.collect(self.arm, session.facts))
+                self.measure_steps(session)
+        except EngineError as error:
+            for line in (f"{self.arm.name}: {error.what}", error.why, error.advice):
+                if line:
+                    say(line)
+            self.gate.run.write_engine(self.gate.plan, self.arm.name, self.failed_facts(error))
+            self.give_up(Reason(code="engine_failed", message=error.what))
+            return False
+        except BaseException as error:
+            self.give_up(Reason(code="broken_off", message=f"the run was broken off: {str(error) or type(error).__name__}"))
+            raise
+        say(f"{self.arm.name}: measured in {time.monotonic() - started:.0f} s")
+        return True
+
+    @contextmanager
+    def served(self) -> Iterator[Session]:
+        """Serve the arm; its start and its stop are stages of their own."""
+        name = self.arm.name
+        with ExitStack() as stack:
+            with self.gate.progress.stage("start the engine", name, None), self.gate.stage("start", name):
+                session = stack.enter_context(self.gate.engine.session(self.arm, self.gate.run.server_log(name)))
+            try:
+                yield session
+            finally:
+                with self.gate.stage("stop", name):
+                    stack.close()
+
+    def measure_steps(self, session: Session) -> None:
+        """Measure step by step, until all are done or a check says that more evidence would change nothing."""
+        for step in self.steps:
+            if step.check not in self.left:
+                continue
+            try:
+                self.measure_step(session, step)
+            except MeasurementError as error:
+                self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
+                self.lose(step.check, Reason(code="measurement_failed", message=error.what))
+                continue
+            early = None if self.arm.role is Role.BASELINE else self.early_failure(step.check)
+            if early is not None:
+                self.gate.progress.say(f"{self.arm.name}: stopped early: {early.message}")
+                self.give_up(Reason(code="stopped_early", message=f"stopped early, since {early.code} was decided"))
+                return
+
+    def measure_step(self, session: Session, step: Step) -> None:
+        """Measure one step and write the check's measurement so far."""
+        check, settings = self.gate.checks[step.check], self.gate.resolved.settings[step.check]
+        probes = self.gate.make_probes(session, self.arm, step.check)
+        started = time.monotonic()
+        with self.gate.stage("measure", self.arm.name, step.check, step.step):
+            inputs = self.inputs(check, probes, session.facts)
+            title = f"{step.check}, round {step.step + 1}"
+            with self.gate.progress.stage(title, self.arm.name, check.items(settings, inputs)) as advance:
+                context = MeasureContext(self.arm.name, step.step, session.facts, inputs, self.baseline(check), advance)
+                measurement = check.measure(probes, settings, context)
+            session.ensure_alive()
+        name = step.check
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+        earlier = self.done.get(name)
+        self.done[name] = measurement if earlier is None else earlier.joined(measurement)
+        self.left[name] -= 1
+        if self.left[name]:
+            self.write(name, Reason(code="unfinished", message=f"{self.left[name]} more rounds were planned"))
+        else:
+            del self.left[name]
+            self.write(name, None)
+
+    def inputs(self, check: AnyCheck, probes: Probes, facts: EngineFacts) -> Inputs | None:
+        """Return the check's inputs as rendered; the baseline renders them once, on its own tokenizer."""
+        if check.inputs is None:
+            return None
+        rendered = self.gate.run.read_inputs(check.name, check.inputs)
+        if rendered is not None:
+            return rendered
+        loaded = self.gate.resolved.inputs[check.name]
+        if check.prepare is not None:
+            if self.arm.role is not Role.BASELINE:
+                raise MeasurementError(
+                    f"{check.name}: the baseline did not render the inputs, so this arm can not be given them"
+                )
+            loaded = check.prepare(probes, self.gate.resolved.settings[check.name], loaded, facts)
+        self.gate.run.write_inputs(self.gate.plan, check.name, loaded)
+        return loaded
+
+    def baseline(self, check: AnyCheck) -> Measurement | None:
+        """Return what the baseline measured of a check, if it did and this is another arm."""
+        if self.arm.role is Role.BASELINE:
+            return None
+        found = self.gate.run.read_measurement(Role.BASELINE.value, check.name, check.measurement)
+        return None if isinstance(found, NotMeasured) else found
+
+    def early_failure(self, name: str) -> Finding | None:
+        """Return the finding that ends the run before its time: a failure so clear that more evidence changes nothing."""
+        check = self.gate.checks[name]
+        if check.stop is None:
+            return None
+        evidence = evidence_of(self.gate.run, check, arms_of(self.gate.run, self.gate.plan))
+        return check.stop(evidence, self.gate.resolved.settings[name])
+
+    def give_up(self, reason: Reason) -> None:
+        """Record every check that did not finish, keeping what it had measured."""
+        for name in tuple(self.left):
+            self.lose(name, reason)
+
+    def lose(self, name: str, reason: Reason) -> None:
+        """Record one check as not measured, or as measured in part when rounds are there."""
+        del self.left[name]
+        self.write(name, reason)
+
+    def write(self, name: str, reason: Reason | None) -> None:
+        """Write a check's measurement as it stands; `reason` says why it is not whole."""
+        result: Measurement | NotMeasured
+        if name in self.done:
+            result = self.done[name].model_copy(update={"partial": reason or self.done[name].partial})
+        else:
+            result = NotMeasured(reason=reason or Reason(code="unknown", message="nothing was measured"))
+        self.gate.run.write_measurement(self.gate.plan, self.arm.name, name, result, self.seconds.get(name, 0.0))
+
+    def failed_facts(self, error: EngineError) -> EngineFacts:
+        """Return the facts of an engine that failed: its own, or what it had said before, with the error as diagnosis."""
+        own: EngineFacts | None = getattr(error, "facts", None)
+        if own is not None:
+            return own
+        diagnosis = Diagnosis(code="engine-failed", exception=error.what, line=None)
+        if self.facts is not None:
+            return self.facts.model_copy(update={"status": EngineStatus.FAILED, "diagnosis": diagnosis})
+        return EngineFacts(
+            role=self.arm.role.value,
+            session=self.arm.session,
+            status=EngineStatus.FAILED,
+            version=None,
+            version_reason="the engine did not start",
+            argv=self.arm.argv,
+            diagnosis=diagnosis,
+        )

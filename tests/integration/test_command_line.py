@@ -1,0 +1,251 @@
+"""The real command line, in a process of its own, on a fake engine that speaks vLLM's protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fakes import install
+
+PROMPTS = [
+    {"id": f"p{number}", "category": "json", "prompt": f"Return JSON number {number}.", "expect": {"json": True}}
+    for number in range(24)
+]
+GATE = """\
+version: 1
+gate: demo
+arms:
+  baseline: {config: old.yaml}
+  candidate: {config: new.yaml}
+engine: {executable: ENGINE, start_timeout_s: 20, request_timeout_s: 5}
+checks:
+  prompts: {file: prompts.jsonl, max_tokens: 64}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    engine = install(tmp_path / "bin")
+    (tmp_path / "old.yaml").write_text("model: org/m\n")
+    (tmp_path / "new.yaml").write_text("model: org/m\nmax-num-seqs: 8\n")
+    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in PROMPTS))
+    answers = {f"number {number}.": json.dumps({"n": number}) for number in range(24)}
+    (tmp_path / "answers.json").write_text(json.dumps(dict(reversed(answers.items()))))
+    (tmp_path / "servegate.yaml").write_text(GATE.replace("ENGINE", str(engine)))
+    return tmp_path
+
+
+def started(here: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    variables = {**os.environ, "FAKE_VLLM_ANSWERS": str(here / "answers.json"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "servegate", *arguments],
+        cwd=here,
+        env={**variables, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def servegate(here: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    with started(here, *arguments, **environment) as process:
+        out, err = process.communicate(timeout=90)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def candidate(here: Path, fault: str, variable: str = "FAKE_VLLM_FAULT") -> None:
+    """Give the candidate alone a fault."""
+    text = (here / "servegate.yaml").read_text()
+    line = f"{{config: new.yaml, environment: {{{variable}: {fault}}}}}"
+    (here / "servegate.yaml").write_text(text.replace("{config: new.yaml}", line))
+
+
+def nothing_left(here: Path) -> bool:
+    """No process of the fake engine that this test installed is alive."""
+    script = str(here / "bin")
+    alive = []
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        environment = process.info["environ"] or {}
+        if environment.get("FAKE_VLLM_ANSWERS", "").startswith(str(here)) or script in " ".join(process.info["cmdline"] or ()):
+            alive.append(process)
+    return alive == []
+
+
+def run_json(here: Path, name: str) -> dict:
+    return json.loads((here / "servegate-runs/demo" / name).read_text())
+
+
+def test_a_harmless_change_passes_and_leaves_a_whole_run_directory(here: Path) -> None:
+    done = servegate(here, "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = here / "servegate-runs/demo"
+    assert re.search(r"report: servegate-runs/demo/report/report\.html", done.stdout)
+    for name in (
+        "plan.json", "inputs/prompts.json", "verdict.json", "comparisons/prompts.json", "checksums.sha256",
+        "report/report.html", "report/report.md", "report/comment.md", "report/summary.md", "report/environment.json",
+        "arms/baseline/serving.yaml", "arms/baseline/engine.json", "arms/candidate/manifest.json",
+        "arms/candidate/server.log", "arms/candidate/prompts.json", "arms/candidate/prompts.npz",
+    ):  # fmt: skip
+        assert (run / name).is_file(), name
+    assert run_json(here, "run.json")["status"] == "complete"
+    assert run_json(here, "verdict.json")["data"]["outcome"] == "pass"
+    assert servegate(here, "verify", "servegate-runs/demo").returncode == 0
+    assert nothing_left(here)
+
+
+def test_comparing_and_reporting_again_gives_the_same_bytes_without_an_engine(here: Path) -> None:
+    servegate(here, "run")
+    run = here / "servegate-runs/demo"
+
+    def products() -> dict[str, bytes]:
+        found = [*run.glob("comparisons/*"), run / "verdict.json", *run.glob("report/**/*"), run / "checksums.sha256"]
+        return {str(path.relative_to(run)): path.read_bytes() for path in found if path.is_file()}
+
+    before = products()
+    (here / "bin/vllm").unlink()
+    for name in before:
+        (run / name).unlink()
+    assert servegate(here, "compare", "servegate-runs/demo").returncode == 0
+    assert servegate(here, "report", "servegate-runs/demo").returncode == 0
+    assert products() == before
+
+
+def test_broken_answers_fail_and_name_a_prompt(here: Path) -> None:
+    (here / "broken.json").write_text(json.dumps({"number 7.": "n is 7", "number": '{"n": 0}'}))
+    candidate(here, str(here / "broken.json"), "FAKE_VLLM_ANSWERS")
+    done = servegate(here, "run")
+    assert done.returncode == 1, done.stdout + done.stderr
+    findings = run_json(here, "verdict.json")["data"]["findings"]
+    assert [ref["id"] for item in findings if item["severity"] == "fail" for ref in item["evidence"]] == ["p7"]
+    assert nothing_left(here)
+
+
+def test_an_engine_that_dies_at_start_is_an_error_with_its_first_exception(here: Path) -> None:
+    candidate(here, "die-at-start")
+    done = servegate(here, "run")
+    assert done.returncode == 5, done.stdout + done.stderr
+    engine = run_json(here, "arms/candidate/engine.json")
+    assert engine["status"] == "failed"
+    exception = engine["data"]["diagnosis"]["exception"]
+    assert exception
+    assert exception in run_json(here, "verdict.json")["data"]["headline"]
+    assert "arms/candidate/server.log" in done.stderr
+    assert (here / "servegate-runs/demo/report/report.html").is_file()
+    assert run_json(here, "arms/baseline/prompts.json")["status"] == "measured"
+    assert nothing_left(here)
+
+
+def test_a_baseline_that_does_not_start_ends_the_run_before_the_candidate(here: Path) -> None:
+    done = servegate(here, "run", FAKE_VLLM_FAULT="die-at-start")
+    assert done.returncode == 5
+    assert not (here / "servegate-runs/demo/arms/candidate/engine.json").exists()
+    reason = run_json(here, "arms/candidate/prompts.json")["reason"]
+    assert reason["code"] == "engine_failed"
+
+
+@pytest.mark.parametrize("fault", ["die-after-10", "hang-after-10", "http-500-after-10"])
+def test_trouble_in_the_middle_is_never_a_pass(here: Path, fault: str) -> None:
+    candidate(here, fault)
+    done = servegate(here, "run")
+    assert done.returncode in {3, 5}, done.stdout + done.stderr
+    assert run_json(here, "run.json")["status"] == "complete"
+    assert nothing_left(here)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("moment", ["start", "measure"])
+def test_a_signal_leaves_no_child_and_a_readable_run(here: Path, number: signal.Signals, code: int, moment: str) -> None:
+    candidate(here, "never-ready" if moment == "start" else "hang-after-3")
+    with started(here, "run") as process:
+        run = here / "servegate-runs/demo/arms/candidate"
+        deadline = time.monotonic() + 60
+        while not (run / ("server.log" if moment == "start" else "engine.json")).exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == code, out + err
+    assert nothing_left(here)
+    assert run_json(here, "run.json")["status"] == "cancelled"
+    assert servegate(here, "report", "servegate-runs/demo").returncode == 0
+    assert run_json(here, "verdict.json")["data"]["outcome"] in {"review", "error"}
+
+
+def test_one_arm_after_the_other_joins_one_run_directory(here: Path) -> None:
+    assert servegate(here, "measure", "--arm", "baseline").returncode == 0
+    assert servegate(here, "measure", "--arm", "candidate").returncode == 0
+    assert servegate(here, "compare", "servegate-runs/demo").returncode == 0
+    stages = {(stage["arm"], stage["check"]) for stage in run_json(here, "run.json")["data"]["stages"]}
+    assert {("baseline", "prompts"), ("candidate", "prompts")} <= stages
+
+
+def test_an_earlier_run_is_never_overwritten_by_accident(here: Path) -> None:
+    servegate(here, "run")
+    again = servegate(here, "run")
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    assert servegate(here, "run", "--force").returncode == 0
+
+
+def test_force_removes_only_run_directories(here: Path) -> None:
+    (here / "servegate-runs/demo").mkdir(parents=True)
+    (here / "servegate-runs/demo/thesis.txt").write_text("mine")
+    done = servegate(here, "run", "--force")
+    assert done.returncode == 2
+    assert (here / "servegate-runs/demo/thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("rnu",), "Did you mean 'run'"),
+        (("run", "--config", "servegat.yaml"), "Did you mean servegate.yaml"),
+        (("run", "--engine", "/nowhere/vllm"), "engine not found"),
+        (("run", "--candidate", "nwe.yaml"), "Did you mean new.yaml"),
+        (("run", "--gate", "No Gate"), "--gate"),
+        (("compare", "nowhere"), "not a run directory"),
+        (("run", "--round", "2"), "--rounds"),
+    ],
+)
+def test_usage_errors_are_exit_2_name_the_fault_and_write_nothing(
+    here: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    done = servegate(here, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert expected in done.stderr
+    assert not (here / "servegate-runs").exists()
+
+
+def test_a_prompt_longer_than_the_context_is_named(here: Path) -> None:
+    long = {"id": "the-long-one", "category": "x", "prompt": "word " * 9000}
+    with (here / "prompts.jsonl").open("a") as stream:
+        stream.write(json.dumps(long) + "\n")
+    done = servegate(here, "run")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "the-long-one" in done.stderr
+    assert nothing_left(here)
+
+
+def test_help_and_plan_are_quiet_about_the_world(here: Path) -> None:
+    assert "Exit codes" in servegate(here, "--help").stdout
+    plan = servegate(here, "plan")
+    assert plan.returncode == 0
+    assert "max-num-seqs" in plan.stdout
+    assert json.loads(servegate(here, "plan", "--json").stdout)["gate"] == "demo"
+    assert not (here / "servegate-runs").exists()
+
+
+def test_log_lines_in_ci_never_start_a_workflow_command(here: Path) -> None:
+    (here / "prompts.jsonl").write_text('{"id": "::error::x", "category": "c", "prompt": "x"}\n' * 2)
+    done = servegate(here, "run")
+    assert done.returncode == 2
+    assert not any(line.lstrip().startswith("::") for line in (done.stdout + done.stderr).splitlines())
