@@ -2,6 +2,7 @@
 
     python examples/demo-cpu/make_problems.py            # rewrites problems.json beside this file
     python examples/demo-cpu/make_problems.py --check    # exit 1 if the committed file differs from a regeneration
+    python examples/demo-cpu/make_problems.py --questions 1319 --output big.json    # a task of GSM8K's size, for a GPU
 
 Most problems take one step (a sum, a difference, equal groups), the last ones take two. They are sized for a model of 135 M
 parameters: answered 5-shot it gets a good third of them right, so that a change of precision has both something to break and
@@ -132,8 +133,16 @@ def two_steps(draw: Draw) -> Row:
 MAKERS: dict[str, Callable[[Draw], Row]] = {"add": add, "subtract": subtract, "groups": groups, "two_steps": two_steps}
 
 
-def problems(seed: int = SEED) -> dict[str, list[Row]]:
+def shares(questions: int) -> dict[str, int]:
+    """Return how many rows of each kind a task of so many questions has: the demo's shares, the rest to `add`."""
+    demo = sum(TEST_ROWS.values())
+    rows = {kind: questions * count // demo for kind, count in TEST_ROWS.items()}
+    return {**rows, "add": rows["add"] + questions - sum(rows.values())}
+
+
+def problems(seed: int = SEED, questions: int = sum(TEST_ROWS.values())) -> dict[str, list[Row]]:
     """Return the whole task: worked examples and test rows, no question twice."""
+    rows = shares(questions)
     draw = Draw(seed)
     seen: set[str] = set()
 
@@ -149,17 +158,17 @@ def problems(seed: int = SEED) -> dict[str, list[Row]]:
     # The one-step kinds take turns as long as their rows last, so that the first N questions are a fair sample of them.
     test = [
         fresh(kind)
-        for turn in range(max(TEST_ROWS.values()))
+        for turn in range(max(rows.values()))
         for kind in one_step
-        if turn < TEST_ROWS[kind]
+        if turn < rows[kind]
     ]  # fmt: skip
-    test += [fresh("two_steps") for _ in range(TEST_ROWS["two_steps"])]
+    test += [fresh("two_steps") for _ in range(rows["two_steps"])]
     return {"fewshot": fewshot, "test": test}
 
 
-def document(seed: int = SEED) -> str:
-    """Return the exact text of problems.json."""
-    return json.dumps(problems(seed), indent=1, ensure_ascii=True) + "\n"
+def document(questions: int = sum(TEST_ROWS.values())) -> str:
+    """Return the exact text of a task file."""
+    return json.dumps(problems(questions=questions), indent=1, ensure_ascii=True) + "\n"
 
 
 def _row(question: str, steps: str, answer: int) -> Row:
@@ -170,13 +179,16 @@ def main() -> int:
     """Write or check the file; return the exit code."""
     parser = argparse.ArgumentParser(description="Write problems.json beside this file")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file is not up to date")
-    path = Path(__file__).with_name("problems.json")
-    if parser.parse_args().check:
+    parser.add_argument("--questions", type=int, default=sum(TEST_ROWS.values()), help="test rows to write")
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("problems.json"))
+    options = parser.parse_args()
+    path = options.output
+    if options.check:
         if path.is_file() and path.read_text(encoding="utf-8") == document():
             return 0
         print(f"{path} differs from what make_problems.py writes: run it and commit the result", file=sys.stderr)
         return 1
-    path.write_text(document(), encoding="utf-8", newline="\n")
+    path.write_text(document(options.questions), encoding="utf-8", newline="\n")
     return 0
 
 

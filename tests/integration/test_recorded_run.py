@@ -1,0 +1,60 @@
+"""The recorded run that ships with the project: a real gate of FP8 weights on a CPU. It must judge today as it did then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from servegate import pipeline
+from servegate.artifacts import RunDirectory
+from servegate.domain.judgement import Outcome
+
+RECORDED = Path(__file__).resolve().parents[2] / "examples/recorded-run"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """The evidence alone: products are deleted, which loses nothing."""
+    shutil.copytree(RECORDED, tmp_path / "run", ignore=shutil.ignore_patterns("report", "comparisons", "verdict.json"))
+    return RunDirectory.open(tmp_path / "run")
+
+
+def test_it_fails_for_broken_contracts_and_is_otherwise_for_review(run: RunDirectory) -> None:
+    verdict = pipeline.compare(run)
+    assert verdict.outcome is Outcome.FAIL
+    by_severity: dict[str, set[str]] = {}
+    for finding in verdict.findings:
+        by_severity.setdefault(finding.severity.value, set()).add(finding.code)
+    assert by_severity["fail"] == {"prompts/contract-broken"}
+    assert "accuracy/smoke-test" in by_severity["review"]
+
+
+def test_its_evidence_gives_the_same_bytes_twice(run: RunDirectory) -> None:
+    def products() -> dict[str, bytes]:
+        pipeline.compare(run)
+        pipeline.report(run)
+        paths = [run.root / "verdict.json", *run.root.glob("comparisons/*"), *run.root.glob("report/**/*")]
+        return {str(path.relative_to(run.root)): path.read_bytes() for path in paths if path.is_file()}
+
+    first = products()
+    assert {"verdict.json", "report/report.html", "report/comment.md", "report/environment.json"} <= set(first)
+    assert products() == first
+
+
+def test_it_names_no_machine() -> None:
+    for path in RECORDED.rglob("*"):
+        if path.is_file() and path.suffix != ".npz":
+            text = path.read_text(errors="replace")
+            assert "/root" not in text, path
+            assert "/work/" not in text, path
+
+
+def test_what_the_engines_were_asked_for_and_did_is_on_record(run: RunDirectory) -> None:
+    facts = run.read_engine("candidate")
+    assert facts is not None
+    assert facts.quantization.requested == "fp8_per_channel"
+    assert facts.quantized_layers == 120
+    assert json.loads((run.root / "run.json").read_text())["status"] == "complete"
