@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -103,8 +104,10 @@ def _canvas(figure: Figure) -> Canvas:
     axes.set_axisbelow(True)
     axes.grid(visible=True, axis="y" if upright else "x", color=INK["rule"], linewidth=0.6)
     axes.tick_params(axis="both", which="both", labelcolor=INK["muted"])
-    axes.set_xlabel(_word(figure.x_label if upright else figure.y_label, 60))
-    axes.set_ylabel(_word(figure.y_label if upright else "", 40))
+    # Under the whole figure, since the axes of an interval plot are narrow.
+    canvas.supxlabel(_wrapped(figure.x_label if upright else figure.y_label, 50), fontsize=12, color=INK["muted"])
+    if upright:
+        axes.set_ylabel(_wrapped(figure.y_label, 22))
     if len(figure.series) > 1:
         # Above the axes, where it hides no point.
         columns = min(len(figure.series), 3)
@@ -159,6 +162,11 @@ def _lines(axes: Any, figure: Figure) -> None:
                 axes.set_xscale("log")  # 1, 8, 32, 64 would otherwise crowd at the left
                 axes.minorticks_off()
             axes.set_xticks(places, [f"{place:g}" for place in places])
+    values = [
+        value for series in figure.series for point in series.points for value in (point.y, point.low) if value is not None
+    ]
+    if min(values) >= 0:
+        axes.set_ylim(bottom=0)  # a cut axis would make a small difference look large
     _reference(axes.axhline, figure)
 
 
@@ -196,6 +204,11 @@ def _slant(axes: Any, names: Sequence[str]) -> None:
         for label in axes.get_xticklabels():
             label.set_horizontalalignment("right")
             label.set_rotation_mode("anchor")
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return an axis label in at most two lines."""
+    return "\n".join(textwrap.wrap(_word(text, 2 * width - 4), width))
 
 
 def _word(text: str, limit: int) -> str:

@@ -122,6 +122,8 @@ class Page:
     title: str
     verdict: Word
     headline: str
+    lead: str
+    """The headline where the diagnosis of a failed start follows anyway: without the exception that both hold."""
     policy: str
     status: str | None
     """Why the run itself is incomplete; `None` when it is complete."""

@@ -6,6 +6,7 @@ Every word is quoted for a POSIX shell. A word that holds control or other invis
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from itertools import groupby
@@ -16,6 +17,9 @@ from servegate.report.numbers import plain as shown
 from servegate.report.visible import cut, visible
 
 PORT = 8000
+_OPTIONS = ("--baseline", "--candidate", "--gate", "--engine", "--rounds")
+_IN_FILE = re.compile(r"(.+\.ya?ml):\d+", re.DOTALL)
+"""Source of a setting that stands in a file: its path and line."""
 
 
 def quoted(word: str) -> str:
@@ -50,9 +54,16 @@ def serve_command(arm: Arm, longest: int = sys.maxsize) -> str:
 
 
 def run_command(plan: Plan, longest: int = sys.maxsize) -> str:
-    """Return the command that repeats the gate from its two serving configs."""
-    paths = {name: plan.arms[name].config.path for name in ("baseline", "candidate") if name in plan.arms}
-    return " ".join(("servegate", "run", *(f"--{name}={quoted(cut(path, longest))}" for name, path in paths.items())))
+    """Return the command that repeats the gate: its config when it had one, and every option that was given."""
+    paths = {f"--{name}": plan.arms[name].config.path for name in ("baseline", "candidate") if name in plan.arms}
+    given = {
+        item.source: paths.get(item.source, shown(item.value))
+        for _name, item in sorted(plan.settings.items())
+        if item.source in _OPTIONS
+    }
+    config = next((found.group(1) for item in plan.settings.values() if (found := _IN_FILE.fullmatch(item.source))), None)
+    options = {"--config": config, **given} if config else {**paths, **given}
+    return " ".join(("servegate", "run", *(quoted(cut(f"{name}={value}", longest)) for name, value in options.items())))
 
 
 def script(plan: Plan) -> bytes:
@@ -60,9 +71,9 @@ def script(plan: Plan) -> bytes:
     names = ("gate", *plan.arms)
     lines = [
         "#!/bin/sh",
-        f"# Repeats gate {_comment(plan.gate)}, in the directory that holds its serving configs:",
+        f"# Repeats gate {_comment(plan.gate)}, in the directory in which it ran:",
         *(f"#   sh reproduce.sh {name:<12} {_purpose(name)}" for name in names),
-        "# Settings that are not servegate's defaults; a gate config (servegate.yaml) has to state them:",
+        "# Settings that are not servegate's defaults, and where each came from:",
         *(f"#   {_comment(name)}: {_comment(shown(item.value))}  [{_comment(item.source)}]" for name, item in _stated(plan)),
         "set -eu",
         'case "${1:-}" in',

@@ -8,7 +8,7 @@ from __future__ import annotations
 from servegate import __version__
 from servegate.domain.blocks import Section, Table
 from servegate.domain.evidence import EngineStatus
-from servegate.domain.judgement import Finding, Severity
+from servegate.domain.judgement import EvidenceRef, Finding, Severity
 from servegate.report import numbers
 from servegate.report.armview import groups
 from servegate.report.blockview import Viewer, slug
@@ -57,6 +57,7 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
         title=cut(f"{word.word}: {plan.gate}", 120),
         verdict=word,
         headline=cut(verdict.headline, medium.sentence),
+        lead=cut(_lead(source), medium.sentence),
         policy=cut(verdict.policy.ref, min(80, medium.value))
         + (", changed by this change" if verdict.policy.changed_in_head else ""),
         status=status,
@@ -111,6 +112,14 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
     return shown, tables
 
 
+def _lead(source: Source) -> str:
+    headline = source.verdict.headline
+    for facts in source.engines.values():
+        if facts and facts.status is EngineStatus.FAILED and facts.diagnosis and facts.diagnosis.exception:
+            headline = headline.replace(f": {facts.diagnosis.exception}", "")
+    return headline
+
+
 def _section(section: Section, index: int, source: Source, medium: Medium, tables: dict[str, Table]) -> SectionView:
     viewer = Viewer(slug(section.check, f"check-{index + 1}"), index + 1, medium.limits, tables)
     stated = source.verdict.checks.get(section.check)
@@ -131,10 +140,7 @@ def _finding(finding: Finding, medium: Medium) -> FindingView:
     measured = numbers.significant(finding.value) if finding.value is not None else ""
     if finding.limit is not None:
         measured += f" {finding.operator or 'limit'} {numbers.significant(finding.limit)}"
-    refs = tuple(
-        cut(f"{item.check} {item.id}" + (f", round {item.step + 1}" if item.step is not None else ""), 120)
-        for item in finding.evidence[: medium.evidence]
-    )
+    refs = tuple(cut(_evidence(item, finding.check), 120) for item in finding.evidence[: medium.evidence])
     return FindingView(
         word=severity_word(finding.severity),
         code=cut(finding.code, min(120, medium.sentence)),
@@ -143,6 +149,12 @@ def _finding(finding: Finding, medium: Medium) -> FindingView:
         evidence=refs,
         more_evidence=len(finding.evidence) - len(refs),
     )
+
+
+def _evidence(ref: EvidenceRef, check: str) -> str:
+    """Return where to look: the item, its round, and its check when that is another one."""
+    named = ref.id if ref.check == check else f"{ref.check} {ref.id}"
+    return named if ref.step is None else f"{named} (round {ref.step + 1})"
 
 
 def _failed(name: str, source: Source, medium: Medium) -> FailedStart:

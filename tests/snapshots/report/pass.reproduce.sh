@@ -1,16 +1,16 @@
 #!/bin/sh
-# Repeats gate qwen3-8b-fp8, in the directory that holds its serving configs:
+# Repeats gate qwen3-8b-fp8, in the directory in which it ran:
 #   sh reproduce.sh gate         measures, compares and reports again
 #   sh reproduce.sh baseline     serves that arm on port 8000, to look at it
 #   sh reproduce.sh candidate    serves that arm on port 8000, to look at it
-# Settings that are not servegate's defaults; a gate config (servegate.yaml) has to state them:
+# Settings that are not servegate's defaults, and where each came from:
 #   checks.accuracy.limits.drop: 0.025  [policy standard]
-#   checks.prompts.file: serving/prompts.jsonl  [servegate.yaml]
+#   checks.prompts.file: serving/prompts.jsonl  [servegate.yaml:12]
 #   checks.prompts.limits.contracts_lost: 0  [policy standard]
 set -eu
 case "${1:-}" in
 gate)
-  exec servegate run --baseline=serving/qwen3-8b.yaml --candidate=serving/qwen3-8b-fp8.yaml
+  exec servegate run --config=servegate.yaml
   ;;
 baseline)
   exec env VLLM_LOGGING_LEVEL=INFO vllm serve Qwen/Qwen3-8B \

@@ -131,7 +131,7 @@ def plan(gate: str = "qwen3-8b-fp8") -> Plan:
         settings={
             "rounds": Setting(value=2, source="default"),
             "engine.start_timeout_s": Setting(value=900, source="default"),
-            "checks.prompts.file": Setting(value="serving/prompts.jsonl", source="servegate.yaml"),
+            "checks.prompts.file": Setting(value="serving/prompts.jsonl", source="servegate.yaml:12"),
             "checks.prompts.limits.contracts_lost": Setting(value=0, source="policy standard"),
             "checks.accuracy.limits.drop": Setting(value=0.025, source="policy standard"),
         },

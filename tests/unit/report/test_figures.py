@@ -93,6 +93,14 @@ def test_extreme_values_are_drawn_or_refused(style: str, y: float) -> None:
     assert (drawing is None) != (reason is None)
 
 
+def test_a_long_axis_label_is_wrapped() -> None:
+    label = "drop in percentage points over all questions of the task (more is worse)"
+    drawing = str(draw(figure("intervals", POINTS, y_label=label), "g-")[0])
+    texts = [element.text for element in ET.fromstring(drawing).iter("text")]
+    assert "drop in percentage points over all questions of" in texts
+    assert "the task (more is worse)" in texts
+
+
 def test_drawing_leaves_matplotlib_as_it_was() -> None:
     before = dict(mpl.rcParams)
     draw(figure("bars", POINTS), "f-")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from servegate.domain.plan import Setting
 from servegate.report.reproduce import quoted, script
 from tests.unit.report.report_samples import NASTY, hostile, plan
 
@@ -51,9 +52,21 @@ def test_each_arm_is_served_with_its_own_words_and_environment(tools: Path) -> N
         assert environment["VLLM_LOGGING_LEVEL"] == "INFO"
 
 
-def test_the_gate_itself(tools: Path) -> None:
-    argv, _ = run(script(plan()), tools, "gate")
-    assert argv == ["run", "--baseline=serving/qwen3-8b.yaml", "--candidate=serving/qwen3-8b-fp8.yaml"]
+def test_a_gate_with_a_config_is_repeated_with_it(tools: Path) -> None:
+    made = plan()
+    settings = {
+        **made.settings,
+        "arms.candidate.config": Setting(value="b.yaml", source="--candidate"),
+        "rounds": Setting(value=4, source="--rounds"),
+    }
+    argv, _ = run(script(made.model_copy(update={"settings": settings})), tools, "gate")
+    assert argv == ["run", "--config=servegate.yaml", "--candidate=serving/qwen3-8b-fp8.yaml", "--rounds=4"]
+
+
+def test_a_gate_without_a_config_is_repeated_from_its_two_serving_configs(tools: Path) -> None:
+    made = plan().model_copy(update={"settings": {"gate": Setting(value="nightly", source="--gate")}})
+    argv, _ = run(script(made), tools, "gate")
+    assert argv == ["run", "--baseline=serving/qwen3-8b.yaml", "--candidate=serving/qwen3-8b-fp8.yaml", "--gate=nightly"]
 
 
 def test_hostile_words_arrive_unchanged_and_run_nothing(tools: Path) -> None:
