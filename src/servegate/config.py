@@ -92,6 +92,8 @@ class GateConfig(Settings):
     version: Literal[1]
     gate: str = Field(pattern=f"^{GATE_NAME}$")
     policy: Literal["standard"] = "standard"
+    description: str = Field(default="", max_length=4_000)
+    """A few lines of Markdown about the change, shown at the top of the report."""
     arms: ArmsSettings
     rounds: int = Field(default=2, ge=1, le=16)
     """Passes of every check over an arm on one start; two are the least that show an arm's own noise."""
@@ -198,6 +200,7 @@ def resolve(loaded: Loaded) -> Resolved:
     model_config = local_config(source)
     plan = Plan(
         gate=config.gate,
+        description=config.description,
         policy=config.policy,
         arms=arms,
         knobs=knobs,

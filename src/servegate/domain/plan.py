@@ -60,6 +60,8 @@ class Plan(Record):
     """What will be done, in full. Two equal plans measure the same thing."""
 
     gate: str
+    description: str = ""
+    """What a person wrote about the change, Markdown; shown, never judged."""
     policy: str
     arms: dict[str, Arm]
     knobs: tuple[Knob, ...]

@@ -124,6 +124,8 @@ class Page:
     headline: str
     lead: str
     """The headline where the diagnosis of a failed start follows anyway: without the exception that both hold."""
+    description: str
+    """What a person wrote about the change in the gate config; Markdown, and hostile like everything else."""
     policy: str
     status: str | None
     """Why the run itself is incomplete; `None` when it is complete."""

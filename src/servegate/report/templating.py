@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from servegate.report.filters import code, fence, markdown
 from servegate.report.page import Page
+from servegate.report.prose import prose
 from servegate.report.visible import visible
 
 
@@ -44,7 +45,7 @@ def _markdown_environment() -> Environment:
 @cache
 def _html_environment() -> Environment:
     environment = _environment(lambda value: value if hasattr(value, "__html__") else visible(str(value)))
-    environment.filters["lines"] = _lines
+    environment.filters.update(lines=_lines, prose=prose)
     return environment
 
 

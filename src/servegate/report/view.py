@@ -58,6 +58,7 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
         verdict=word,
         headline=cut(verdict.headline, medium.sentence),
         lead=cut(_lead(source), medium.sentence),
+        description=plan.description,
         policy=cut(verdict.policy.ref, min(80, medium.value))
         + (", changed by this change" if verdict.policy.changed_in_head else ""),
         status=status,
