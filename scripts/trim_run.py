@@ -19,6 +19,7 @@ from pathlib import Path
 
 from servegate import pipeline
 from servegate.artifacts import RunDirectory
+from servegate.domain.plan import sha256_of
 
 UP = re.compile(rb"Application startup complete|Starting vLLM server on")
 TEXTS = {".json", ".log", ".yaml"}
@@ -43,11 +44,20 @@ def main() -> int:
                 old, new = (json.dumps(each)[1:-1] if path.suffix == ".json" else each for each in (text, other))
                 content = content if path.name == "serving.yaml" or not old else content.replace(old.encode(), new.encode())
             path.write_bytes(_until_up(content) if path.name == "server.log" else content)
+    _seal(options.output)
     run = RunDirectory.open(options.output)
     verdict = pipeline.compare(run)
     pipeline.report(run)
     print(f"{options.output}: {verdict.outcome.value}: {verdict.headline}")
     return 0
+
+
+def _seal(run: Path) -> None:
+    """Give the plan, whose texts were replaced, its new fingerprint, and every file that names it."""
+    document = json.loads((run / "plan.json").read_text())
+    old, new = document["plan"].encode(), sha256_of(document["data"]).encode()
+    for path in run.rglob("*.json"):
+        path.write_bytes(path.read_bytes().replace(old, new))
 
 
 def _until_up(log: bytes) -> bytes:

@@ -12,6 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure: hangs are found by pytest-timeout, speed by benchmarks/.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 Need = Callable[..., str]
 

@@ -12,25 +12,30 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import numpy as np
 
 from servegate import __version__
-from servegate.domain.arms import ARM_NAME
+from servegate.domain.arms import ARM_NAME, Arm
 from servegate.domain.evidence import Columns, EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Verdict
-from servegate.domain.plan import Plan
+from servegate.domain.plan import Plan, sha256_of
 from servegate.domain.records import Json, Record
 from servegate.domain.strict_json import parse_json
-from servegate.errors import RunDirectoryError
+from servegate.errors import RunDirectoryError, StorageError
 
 SCHEMA_VERSION = 1
 MAX_JSON_BYTES = 1 << 30
 """A file larger than this is refused, since reading it would take the reader's memory before it was judged."""
+EVIDENCE = ("arms/", "inputs/", "plan.json", "run.json")
+"""What is judged; everything else in a run directory is made from it."""
+MAX_COLUMN_BYTES = 4 << 30
 CHECKSUMS = "checksums.sha256"
 
 R = TypeVar("R", bound=Record)
@@ -58,6 +63,8 @@ class RunDirectory:
     def __init__(self, root: Path) -> None:
         """Point at a directory; nothing is read or written yet."""
         self.root = root
+        self._plan: str | None = None
+        """Fingerprint that every file must carry, once the plan has been read."""
 
     @classmethod
     def create(cls, root: Path) -> RunDirectory:
@@ -67,7 +74,8 @@ class RunDirectory:
                 f"{root} already holds files",
                 advice="Give another --output or --gate, or pass --force to replace the earlier run.",
             )
-        root.mkdir(parents=True, exist_ok=True)
+        with _stored(root):
+            root.mkdir(parents=True, exist_ok=True)
         return cls(root)
 
     @classmethod
@@ -104,7 +112,21 @@ class RunDirectory:
 
     def read_plan(self) -> Plan:
         """Read plan.json."""
-        return self._record("plan.json", "plan", Plan)
+        envelope = self._read("plan.json", "plan")
+        if envelope.plan != sha256_of(envelope.data):
+            raise RunDirectoryError(
+                "plan.json was changed after it was written: its fingerprint is another one",
+                advice="Restore the file, or measure again.",
+            )
+        plan = _validated(Plan, envelope.data, "plan.json")
+        self._plan = envelope.plan
+        return plan.model_copy(update={"arms": {name: self._with_config(arm) for name, arm in plan.arms.items()}})
+
+    def _with_config(self, arm: Arm) -> Arm:
+        """Put the serving config's text back, which lies beside the arm's evidence."""
+        path = self.root / "arms" / _arm(arm.name) / "serving.yaml"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        return arm.model_copy(update={"config": arm.config.model_copy(update={"text": text})})
 
     def write_inputs(self, plan: Plan, check: str, inputs: Record) -> None:
         """Write what a check was given, as rendered on the baseline."""
@@ -140,6 +162,12 @@ class RunDirectory:
         path = f"arms/{_arm(arm)}/manifest.json"
         return self._record(path, "manifest", Manifest) if (self.root / path).is_file() else None
 
+    def forget_arm(self, arm: str) -> None:
+        """Remove what was measured of an arm before it is measured anew, so that old answers never meet a new engine."""
+        for path in (self.root / "arms" / _arm(arm)).glob("*"):
+            if path.is_file() and path.name != "serving.yaml":
+                path.unlink()
+
     def write_measurement(
         self, plan: Plan, arm: str, check: str, measurement: Measurement | NotMeasured, seconds: float
     ) -> None:
@@ -164,10 +192,18 @@ class RunDirectory:
         if not (self.root / path).is_file():
             return NotMeasured(reason=Reason(code="absent", message="this run holds no measurement of it"))
         envelope = self._read(path, f"measurement/{check}")
+        unstated = Reason(code="unknown", message="no reason was recorded")
+        if envelope.arm != arm:
+            raise RunDirectoryError(
+                f"{path} was measured on the arm {envelope.arm!r}", advice="Restore the file or measure again."
+            )
         if envelope.status == "not_measured":
-            return NotMeasured(reason=envelope.reason or Reason(code="unknown", message="no reason was recorded"))
+            return NotMeasured(reason=envelope.reason or unstated)
+        if envelope.status not in {"measured", "partial"}:
+            raise RunDirectoryError(f"{path} has the unknown status {envelope.status!r}", advice="Measure again.")
+        partial = (envelope.reason or unstated) if envelope.status == "partial" else None
         columns = self._read_columns(envelope.columns, path) if envelope.columns else {}
-        return _validated(kind, {**envelope.data, "columns": columns, "partial": envelope.reason}, path)
+        return _validated(kind, {**envelope.data, "columns": columns, "partial": partial}, path)
 
     def write_comparison(self, plan: Plan, check: str, comparison: Comparison | NotMeasured) -> None:
         """Write a comparison, a product of the evidence."""
@@ -223,6 +259,22 @@ class RunDirectory:
         lines = [f"{digest}  {name}\n" for name, digest in sorted(self._digests().items())]
         self._write_bytes(CHECKSUMS, "".join(lines).encode())
 
+    def ensure_untouched(self) -> None:
+        """Raise RunDirectoryError when evidence is not what it was when its checksums were written.
+
+        Products (comparisons, verdict, report) are made anew anyway and may differ. A run that was never completed has
+        no checksums and is judged as it is.
+        """
+        if not (self.root / CHECKSUMS).is_file():
+            return
+        touched = [line for line in self.verify() if line.startswith(EVIDENCE)]
+        if touched:
+            raise RunDirectoryError(
+                f"{self.root}: {len(touched)} files of evidence are not what was measured",
+                why="\n".join(touched[:20]),
+                advice=f"Restore them. If you merged runs on purpose, delete {CHECKSUMS} to judge the files as they are.",
+            )
+
     def verify(self) -> tuple[str, ...]:
         """Return one line per file that is missing, changed or added since the checksums were written."""
         path = self.root / CHECKSUMS
@@ -255,7 +307,7 @@ class RunDirectory:
             "schema_version": SCHEMA_VERSION,
             "servegate": __version__,
             "gate": envelope.gate,
-            "plan": envelope.plan,
+            "plan": envelope.plan if envelope.kind in {"plan", "run"} else self._plan or envelope.plan,
             "arm": envelope.arm,
             "status": envelope.status,
             "reason": envelope.reason.to_json() if envelope.reason else None,
@@ -266,17 +318,12 @@ class RunDirectory:
         self._write_bytes(path, dump(document))
 
     def _write_columns(self, path: str, columns: Columns) -> Json:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = self._target(path)
         for name, column in columns.items():
             if column.dtype == object:
                 raise ValueError(f"column {name!r} has no fixed type")
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as stream:
+        with _replacing(target) as stream:
             np.savez(stream, allow_pickle=False, **columns)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(stream.name).chmod(0o644)
-        Path(stream.name).replace(target)
         with target.open("rb") as reader:
             digest = hashlib.file_digest(reader, "sha256").hexdigest()
         return {"file": target.name, "sha256": digest, "bytes": target.stat().st_size}
@@ -288,24 +335,29 @@ class RunDirectory:
         target = (self.root / path).parent / name
         if not target.is_file():
             raise RunDirectoryError(f"{target} is missing", why=f"{path} refers to it.", advice="Measure again.")
+        if target.stat().st_size > MAX_COLUMN_BYTES:
+            raise RunDirectoryError(f"{target} is larger than {MAX_COLUMN_BYTES} bytes and was not read")
         content = target.read_bytes()
         if hashlib.sha256(content).hexdigest() != stated.get("sha256"):
             raise RunDirectoryError(f"{target} was changed after it was measured", advice="Restore the file or measure again.")
         try:
             with np.load(target, allow_pickle=False) as archive:
                 return {key: archive[key] for key in archive.files}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise RunDirectoryError(f"{target} is not readable: {error}") from error
 
     def _write_bytes(self, path: str, content: bytes) -> None:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as stream:
+        with _replacing(self._target(path)) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(stream.name).chmod(0o644)
-        Path(stream.name).replace(target)
+
+    def _target(self, path: str) -> Path:
+        """Return where a file goes, its directory made; a link in a run directory must not lead out of it."""
+        target = self.root / path
+        with _stored(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.parent.resolve().is_relative_to(self.root.resolve()):
+                raise StorageError(f"{target.parent} leads out of the run directory", advice="Remove the link.")
+        return target
 
     def _record(self, path: str, kind: str, record: type[R]) -> R:
         return _validated(record, self._read(path, kind).data, path)
@@ -320,6 +372,12 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{path} has schema version {version!r}; this servegate {__version__} reads {SCHEMA_VERSION}",
                 advice=f"Use the servegate that wrote it ({document.get('servegate')!r}) or a newer one.",
+            )
+        if self._plan is not None and kind not in {"plan", "run"} and document.get("plan") != self._plan:
+            raise RunDirectoryError(
+                f"{path} belongs to another plan than plan.json",
+                why="It was copied from another run, or one arm was measured under other settings.",
+                advice="Measure both arms under one plan.",
             )
         reason = document.get("reason")
         try:
@@ -336,6 +394,36 @@ class RunDirectory:
             )
         except ValueError as error:
             raise RunDirectoryError(f"{path} is damaged: {error}") from error
+
+
+@contextmanager
+def _stored(path: Path) -> Iterator[None]:
+    """Turn what the file system says into one clear error."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be written: {error.strerror or error}",
+            why="What was written before is kept.",
+            advice="Free some space, or give another --output.",
+        ) from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[IO[bytes]]:
+    """Write beside a file and put it in its place when it is on the disk; nothing is left when that fails."""
+    with _stored(target):
+        stream = tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False)  # noqa: SIM115 - see below
+        part = Path(stream.name)
+        try:
+            with stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.chmod(0o644)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def dump(value: Json) -> bytes:

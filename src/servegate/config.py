@@ -27,8 +27,9 @@ from servegate.domain.plan import Fingerprints, ModelSource, Plan, Setting, Step
 from servegate.domain.records import Json, Settings
 from servegate.engines.model_files import local_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
-from servegate.errors import UsageError
+from servegate.errors import RunDirectoryError, UsageError
 from servegate.text import strict_yaml
+from servegate.text.secret_names import is_secret
 
 GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
@@ -73,10 +74,9 @@ class ArmsSettings(Settings):
 
 
 class PublishSettings(Settings):
-    """What `servegate publish` and the Action do with a verdict."""
+    """What `servegate publish` does with a verdict; which outcome fails a job is the Action's input `fail-on`."""
 
     comment: bool = True
-    fail_on: tuple[Literal["fail", "not_comparable", "error", "review"], ...] = ("fail", "not_comparable", "error")
 
 
 class OutputSettings(Settings):
@@ -134,7 +134,6 @@ class Resolved:
     settings: Mapping[str, Settings]
     inputs: Mapping[str, Inputs]
     engine: EngineSettings
-    publish: PublishSettings
     run_root: Path
     warnings: tuple[str, ...] = field(default=())
 
@@ -226,22 +225,37 @@ def resolve(loaded: Loaded) -> Resolved:
         settings=loaded.checks,
         inputs=inputs,
         engine=config.engine,
-        publish=config.publish,
         run_root=Path(config.output.directory) / config.gate,
         warnings=tuple(warnings),
     )
 
 
 def settings_of(plan: Plan) -> dict[str, Settings]:
-    """Return the settings of every check that a recorded plan holds; checks this version lacks are left out."""
-    known = discovered()
-    return {name: known[name].settings.model_validate(_tuples(values)) for name, values in plan.checks.items() if name in known}
+    """Return the settings of every check of a recorded plan. Raises RunDirectoryError when this version can not read them."""
+    settings = {}
+    for name, check in checks_of(plan).items():
+        try:
+            settings[name] = check.settings.model_validate(_tuples(plan.checks[name]))
+        except ValidationError as error:
+            fault = _fault(check.settings, error.errors(include_url=False)[0], "plan.json", {}, ("checks", name))
+            raise RunDirectoryError(fault, advice="Judge the run with the servegate that measured it.") from None
+    return settings
 
 
 def checks_of(plan: Plan) -> dict[str, AnyCheck]:
-    """Return the checks of a recorded plan, in its order."""
+    """Return the checks of a recorded plan, in its order.
+
+    Raises:
+        RunDirectoryError: the plan asks for a check that this version lacks; leaving it out could turn a FAIL into a PASS.
+    """
     known = discovered()
-    return {name: known[name] for name in plan.checks if name in known}
+    unknown = [name for name in plan.checks if name not in known]
+    if unknown:
+        raise RunDirectoryError(
+            f"plan.json asks for checks that this servegate {__version__} does not have: {', '.join(unknown)}",
+            advice="Judge the run with the servegate that measured it, or a newer one.",
+        )
+    return {name: known[name] for name in plan.checks}
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -249,8 +263,9 @@ def checks_of(plan: Plan) -> dict[str, AnyCheck]:
 
 def _without_file(overrides: Overrides) -> dict[str, Any]:
     if not (overrides.baseline and overrides.candidate):
+        absent = [f"--{role.value}" for role in Role if not getattr(overrides, role.value)]
         raise UsageError(
-            "there is no servegate.yaml here, and --baseline and --candidate were not both given",
+            f"there is no servegate.yaml here, and without one {' and '.join(absent)} must be given",
             advice="Run `servegate run --baseline old.yaml --candidate new.yaml`, or give --config.",
         )
     gate = re.sub(r"[^a-z0-9]+", "-", Path(overrides.candidate).stem.lower()).strip("-")[:40].strip("-")
@@ -302,11 +317,15 @@ def _copied(value: Any) -> Any:
 
 def _read_text(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UsageError(f"{path} is no regular file", advice="Name a YAML file.")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", advice=_near_files(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as UTF-8 text: {error}") from error
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a directory, not a file", advice="Name the YAML file in it.") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read as UTF-8 text: {error}") from error
 
 
 def _near_files(path: Path) -> str:
@@ -336,13 +355,15 @@ def _bundled(name: str) -> bytes:
 
 def _file(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no regular file", advice="Name a file.")
         if path.stat().st_size > MAX_INPUT_BYTES:
             raise UsageError(f"{path} is larger than {MAX_INPUT_BYTES >> 20} MiB", advice="Split it, or sample fewer rows.")
         return path.read_bytes()
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", advice=_near_files(path)) from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 # -- validation ------------------------------------------------------------------------------------------------
@@ -353,8 +374,11 @@ def _validated(model: type[Any], data: Any, name: str, sources: Mapping[str, str
     try:
         return model.model_validate(_tuples(data) if isinstance(data, dict) else data)
     except ValidationError as error:
-        # An unknown key explains a missing one (`gatee`), so it comes first.
-        items = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+        items = error.errors(include_url=False)
+        # What is wrong inside of a value explains why the value itself is wrong, so only the innermost fault is told;
+        # an unknown key explains a missing one (`gatee`), so it comes first.
+        inner = {item["loc"][:size] for item in items for size in range(len(item["loc"]))}
+        items = sorted((i for i in items if i["loc"] not in inner), key=lambda item: item["type"] != "extra_forbidden")
         faults = [_fault(model, item, name, sources, prefix) for item in items]
         raise UsageError(faults[0], why="\n".join(faults[1:6])) from None
 
@@ -370,7 +394,19 @@ def _fault(model: type[BaseModel], item: Any, name: str, sources: Mapping[str, s
         return f"{place}: {dotted!r} is missing"
     value = repr(item.get("input"))
     shown = value if len(value) <= 80 else f"{value[:77]}..."
-    return f"{place}: {dotted!r} is {shown}: {item['msg']}"
+    return f"{place}: {dotted!r} is {shown}: {_allowed(item)}"
+
+
+def _allowed(item: Any) -> str:
+    """Say what is allowed in the words of YAML, not in those of the validator."""
+    kind, context = item["type"], item.get("ctx") or {}
+    if kind == "tuple_type":
+        return f"it must be a list, such as [{item.get('input')}]"
+    if kind == "string_pattern_mismatch" and context.get("pattern") == f"^{GATE_NAME}$":
+        return "a gate's name has 1 to 40 characters, lower-case letters, digits and dashes"
+    if kind in {"model_type", "dict_type"}:
+        return "it must be a mapping (`key: value` lines)"
+    return str(item["msg"]).removeprefix("Value error, ")
 
 
 def _fields_at(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
@@ -413,6 +449,16 @@ def _arm(loaded: Loaded, role: Role, session: int) -> Arm:
     path = loaded.directory / settings.config
     serving: ServingConfig = read_serving_config(_read_text(path), os.path.normpath(path))
     executable = settings.engine.executable or config.engine.executable
+    environment = {**config.engine.environment, **settings.environment}
+    secret = next((name for name in environment if is_secret(name)), None)
+    if secret is not None:
+        where = loaded.sources.get(f"arms.{role.value}.environment.{secret}") or loaded.sources.get(
+            f"engine.environment.{secret}"
+        )
+        raise UsageError(
+            f"{where or 'the gate config'}: {secret!r} sounds like a secret, and what a gate config sets is recorded",
+            advice="Export it before servegate starts instead. Only HF_TOKEN reaches the engine; it is never recorded.",
+        )
     return Arm(
         name=role.value,
         role=role,
@@ -421,7 +467,7 @@ def _arm(loaded: Loaded, role: Role, session: int) -> Arm:
         executable=executable,
         config=serving,
         argv=argv(serving, executable),
-        environment={**config.engine.environment, **settings.environment},
+        environment=environment,
     )
 
 

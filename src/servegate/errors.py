@@ -48,6 +48,10 @@ class RunDirectoryError(ServegateError):
     exit_code = ExitCode.USAGE
 
 
+class StorageError(ServegateError):
+    """The run directory could not be written: disk full, no permission, something in the way."""
+
+
 class EngineError(ServegateError):
     """The engine could not be found or started, or died while it was measured."""
 

@@ -18,13 +18,13 @@ import psutil
 from servegate import __version__
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, Gpu, Manifest
+from servegate.text.secret_names import is_secret
 
 ALLOWED_VARIABLES = re.compile(
     r"(VLLM_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE"
     r"|OMP_NUM_THREADS|NCCL_[A-Z0-9_]+|TORCH_[A-Z0-9_]+|PYTORCH_[A-Z0-9_]+|LD_PRELOAD|TZ|LANG)"
 )
 """Variables that may change what is served. Everything else, and any name that sounds like a secret, stays out."""
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 PACKAGES = ("servegate", "lm_eval", "numpy", "pandas", "scipy", "pydantic", "aiohttp")
 
 
@@ -55,9 +55,7 @@ def collect(arm: Arm, facts: EngineFacts, environment: Mapping[str, str]) -> Man
 def allowed(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that may be recorded, by name, sorted."""
     return {
-        name: value
-        for name, value in sorted(environment.items())
-        if ALLOWED_VARIABLES.fullmatch(name) and not SECRET.search(name)
+        name: value for name, value in sorted(environment.items()) if ALLOWED_VARIABLES.fullmatch(name) and not is_secret(name)
     }
 
 

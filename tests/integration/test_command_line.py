@@ -188,6 +188,65 @@ def test_one_arm_after_the_other_joins_one_run_directory(here: Path) -> None:
     assert {("baseline", "prompts"), ("candidate", "prompts")} <= stages
 
 
+def test_a_candidate_alone_is_refused_before_anything_starts(here: Path) -> None:
+    done = servegate(here, "measure", "--arm", "candidate")
+    assert done.returncode == 2
+    assert "Measure the baseline first" in done.stderr
+    assert not (here / "servegate-runs").exists()
+
+
+@pytest.mark.parametrize("name", ["arms/candidate/prompts.json", "inputs/prompts.json", "arms/baseline/server.log"])
+def test_evidence_that_was_touched_is_neither_judged_nor_sealed_again(here: Path, name: str) -> None:
+    servegate(here, "run")
+    path = here / "servegate-runs/demo" / name
+    path.write_bytes(path.read_bytes().replace(b"7", b"8"))
+    for verb in ("compare", "report"):
+        done = servegate(here, verb, "servegate-runs/demo")
+        assert done.returncode == 2
+        assert f"{name}: changed" in done.stderr
+    assert servegate(here, "verify", "servegate-runs/demo").returncode == 2
+
+
+def test_limits_edited_in_the_plan_are_noticed(here: Path) -> None:
+    servegate(here, "run")
+    run = here / "servegate-runs/demo"
+    (run / "checksums.sha256").unlink()
+    text = (run / "plan.json").read_text()
+    assert '"contract_breaks": 0' in text
+    (run / "plan.json").write_text(text.replace('"contract_breaks": 0', '"contract_breaks": 9', 1))
+    done = servegate(here, "compare", "servegate-runs/demo")
+    assert done.returncode == 2
+    assert "plan.json was changed" in done.stderr
+
+
+def test_an_arm_of_another_plan_is_not_judged(here: Path) -> None:
+    servegate(here, "run")
+    servegate(here, "run", "--output", "other", "--rounds", "3")
+    for path in (here / "other/demo/arms/candidate").glob("prompts.*"):
+        (here / "servegate-runs/demo/arms/candidate" / path.name).write_bytes(path.read_bytes())
+    (here / "servegate-runs/demo/checksums.sha256").unlink()
+    done = servegate(here, "compare", "servegate-runs/demo")
+    assert done.returncode == 2
+    assert "belongs to another plan" in done.stderr
+
+
+def test_a_secret_in_the_gate_config_is_refused_and_never_recorded(here: Path) -> None:
+    candidate(here, "hf_abc", "HF_TOKEN")
+    done = servegate(here, "run")
+    assert done.returncode == 2
+    assert "'HF_TOKEN' sounds like a secret" in done.stderr
+    assert "hf_abc" not in done.stdout + done.stderr
+    assert not (here / "servegate-runs").exists()
+
+
+def test_a_reader_that_leaves_does_not_change_the_exit_code(here: Path) -> None:
+    servegate(here, "run")
+    with started(here, "compare", "servegate-runs/demo") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+
+
 def test_an_earlier_run_is_never_overwritten_by_accident(here: Path) -> None:
     servegate(here, "run")
     again = servegate(here, "run")

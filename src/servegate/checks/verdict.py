@@ -67,9 +67,13 @@ def judged(
     return Judged(check, comparison, (*own, *general))
 
 
-def decide(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged]) -> Verdict:
-    """Return the verdict over everything that was judged."""
+def decide(
+    plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged], run_status: str = "complete"
+) -> Verdict:
+    """Return the verdict over everything that was judged. `run_status` is that of run.json."""
     about_arms = _arm_findings(plan, arms, results)
+    if run_status != "complete":
+        about_arms = (*about_arms, finding(ARMS, "run-incomplete", Severity.REVIEW, f"the run was {run_status}, not completed"))
     counted = [outcome_of(about_arms)]
     counted += [result.outcome for result in results.values() if result.check.required or result.outcome is Outcome.FAIL]
     outcome = worst(tuple(counted))
@@ -115,6 +119,10 @@ def _arm_findings(
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
     for name, side in arms.items():
         found += _engine_findings(name, side.engine)
+        if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
+            message = f"nothing is recorded of what served the {name}: no PASS can be scoped"
+            found.append(finding(ARMS, f"{name}-unknown", Severity.REVIEW, message))
+    found += _version_findings(plan, arms)
     baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
     if baseline is not None and candidate is not None:
         found += _environment_findings(baseline, candidate)
@@ -133,6 +141,15 @@ def _engine_findings(arm: str, facts: EngineFacts | None) -> list[Finding]:
         message = f"the {arm} asks for quantization {asked!r}, but its log does not show that it was applied"
         return [finding(ARMS, "quantization-not-seen", Severity.REVIEW, message)]
     return []
+
+
+def _version_findings(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]]) -> list[Finding]:
+    """Two versions behind one executable name were measured on two machines, or an upgrade came between."""
+    versions = {side.engine.version for side in arms.values() if side.engine is not None and side.engine.version is not None}
+    if len(versions) < 2 or any(knob.name == "engine.executable" for knob in plan.knobs):
+        return []
+    message = f"the arms ran on different engine versions ({', '.join(sorted(versions))}), and no knob says so"
+    return [finding(ARMS, "version-differs", Severity.NOT_COMPARABLE, message)]
 
 
 def _environment_findings(baseline: Manifest, candidate: Manifest) -> list[Finding]:
@@ -165,7 +182,7 @@ def _scope(arms: Mapping[str, ArmEvidence[Measurement]]) -> Scope:
     return Scope(
         gpu=gpu,
         driver=driver,
-        engine=" -> ".join(versions) or "not started",
+        engine=f"vLLM {' -> '.join(versions)}" if versions else "not started",
         kernels=", ".join(dict.fromkeys(kernels)) or "none named in the log",
     )
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from servegate import pipeline
 from servegate.artifacts import RunDirectory
 from servegate.cli.options import RUN_ARGUMENT
-from servegate.cli.terminal import show_verdict
+from servegate.cli.terminal import Terminal, reader_may_leave, show_verdict
 from servegate.domain.judgement import EXIT_CODES
 
 
@@ -19,5 +18,6 @@ from servegate.domain.judgement import EXIT_CODES
 def command(run: Path) -> int:
     """Compare and show the verdict."""
     verdict = pipeline.compare(RunDirectory.open(run))
-    show_verdict(Console(), verdict)
+    with reader_may_leave():
+        show_verdict(Terminal(), verdict)
     return int(EXIT_CODES[verdict.outcome])

@@ -49,7 +49,8 @@ def _gpu_rows() -> list[Row]:
 def _engine_row(engine: str) -> Row:
     path = shutil.which(engine)
     if path is None:
-        return ("engine", f"{engine!r} is not on the PATH; set engine.executable, or pass --engine PATH", "absent")
+        where = "is no executable file" if os.sep in engine else "is not on the PATH"
+        return ("engine", f"{engine!r} {where}; set engine.executable, or pass --engine PATH", "absent")
     try:
         finished = run([path, "--version"], timeout_s=120)
     except (EngineError, MeasurementError) as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from servegate.cli.terminal import printable, progress_for
 from servegate.cli.world import measuring
 from servegate.config import Resolved
 from servegate.domain.arms import Role
-from servegate.errors import UsageError
+from servegate.errors import Cancelled, StorageError, UsageError
+from servegate.pipeline import Measuring
 
 
 @click.command("measure", help="Serve and measure; the run directory can be compared later, elsewhere, without a GPU.")
@@ -38,17 +42,53 @@ def measure(found: Resolved, arms: tuple[str, ...] | None, *, force: bool, conso
     for warning in found.warnings:
         console.print(f"warning: {printable(warning)}", style="yellow", markup=False)
     world = measuring(found, progress_for(console))
+    with _alone(found.run_root):
+        return _measured(world, found, arms, force=force)
+
+
+def _measured(
+    world: Callable[[RunDirectory], Measuring], found: Resolved, arms: tuple[str, ...] | None, *, force: bool
+) -> RunDirectory:
     root = found.run_root
     if arms is not None and (root / "plan.json").is_file():
         run = RunDirectory.open(root)
         if run.read_plan().fingerprint() != found.plan.fingerprint():
             raise UsageError(f"{root} holds a run of another plan", advice="Give another --output, or measure both arms anew.")
+    elif arms is not None and Role.BASELINE.value not in arms:
+        raise UsageError(
+            f"{root} holds no run, so the {arms[0]} can not be given what the baseline was given",
+            why="The baseline renders the inputs that every arm gets.",
+            advice="Measure the baseline first, into the same --output, or copy its run directory there.",
+        )
     else:
         if force:
             _clear(root)
         run = RunDirectory.create(root)
-    world(run).measure(arms or tuple(found.plan.arms))
+    try:
+        world(run).measure(arms or tuple(found.plan.arms))
+    except Cancelled as error:
+        error.advice = f"What was measured is kept in {root}; `servegate report {root}` reads it."
+        raise
     return run
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Hold the gate's lock: two runs in one directory would judge one plan by the other's answers."""
+    lock = root.parent / f".{root.name}.lock"
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        stream = lock.open("a")
+    except OSError as error:
+        raise StorageError(f"{lock} could not be written: {error.strerror}", advice="Give another --output.") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(
+                f"another servegate is measuring into {root}", advice="Wait for it, or give another --output."
+            ) from None
+        yield
 
 
 def _clear(root: Path) -> None:

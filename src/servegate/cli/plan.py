@@ -13,7 +13,7 @@ from rich.text import Text
 
 from servegate.artifacts import dump
 from servegate.cli.options import plan_options, resolved
-from servegate.cli.terminal import printable
+from servegate.cli.terminal import Terminal, printable, reader_may_leave
 from servegate.config import Resolved
 from servegate.domain.records import Json
 
@@ -24,11 +24,12 @@ from servegate.domain.records import Json
 def command(config: Path | None, as_json: bool, **options: Any) -> None:
     """Print the plan."""
     found = resolved(config, **options)
-    if as_json:
-        click.echo(dump(found.plan.to_json()).decode(), nl=False)
-        return
-    console = Console(highlight=False)
-    show(console if console.is_terminal else Console(highlight=False, width=200), found)
+    console = Terminal(highlight=False)
+    with reader_may_leave():
+        if as_json:
+            click.echo(dump(found.plan.to_json()).decode(), nl=False)
+        else:
+            show(console if console.is_terminal else Terminal(highlight=False, width=200), found)
 
 
 def show(console: Console, found: Resolved) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from servegate import pipeline
 from servegate.cli.measure import measure
 from servegate.cli.options import plan_options, resolved
-from servegate.cli.terminal import show_verdict
+from servegate.cli.terminal import Terminal, reader_may_leave, show_verdict
 from servegate.domain.judgement import EXIT_CODES
 
 
@@ -24,6 +24,7 @@ def command(config: Path | None, force: bool, **options: Any) -> int:
     run = measure(found, None, force=force, console=Console(stderr=True))
     verdict = pipeline.compare(run)
     pipeline.report(run)
-    show_verdict(Console(), verdict)
-    click.echo(f"report: {run.root / 'report' / 'report.html'}")
+    with reader_may_leave():
+        show_verdict(Terminal(), verdict)
+        click.echo(f"report: {run.root / 'report' / 'report.html'}")
     return int(EXIT_CODES[verdict.outcome])

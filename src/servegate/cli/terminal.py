@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +26,25 @@ STYLES = {
     Outcome.ERROR: "bold red",
 }
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]")
+
+
+class Terminal(Console):
+    """A console that lets `reader_may_leave` deal with a reader that has gone; rich would exit with 1, our FAIL."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass the error on."""
+        raise BrokenPipeError
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Print inside of this: a reader that has gone (`servegate compare RUN | head`) must not change the exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at exit; there it shall find somebody who listens.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def printable(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from pydantic import Field, computed_field
+
 from servegate.domain.records import Json, Record
 
 ARM_NAME = re.compile(r"baseline|candidate(\.[a-z0-9][a-z0-9_-]{0,39})?")
@@ -27,7 +29,8 @@ class ServingConfig(Record):
 
     path: str
     sha256: str
-    text: str
+    text: str = Field(default="", exclude=True, repr=False)
+    """The file itself; it lies in the run directory as `arms/<arm>/serving.yaml` and not in the plan."""
     options: dict[str, Json]
 
 
@@ -42,3 +45,15 @@ class Arm(Record):
     config: ServingConfig
     argv: tuple[str, ...]
     environment: dict[str, str]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def config_path(self) -> str:
+        """Path of the serving config, as the gate config names it."""
+        return self.config.path
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def config_sha256(self) -> str:
+        """Hash of the serving config's bytes."""
+        return self.config.sha256

@@ -10,23 +10,16 @@ import re
 from collections.abc import Mapping
 
 from servegate.errors import UsageError
+from servegate.text.secret_names import is_secret
 
 HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 """Passed on, since a gated model cannot be downloaded without; never shown."""
 
-_SECRET = re.compile(
-    r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PAT)S?$|SECRET|PASSWORD|PRIVATE_KEY|ACCESS_KEY"
-)
 _WITHHELD = re.compile(r"^(ACTIONS|AWS|AZURE|GITHUB|GH|INPUT)_|^SSH_AUTH_SOCK$|^SERVEGATE_ARM$")
 """Cloud and CI credentials; GITHUB_* also names files through which a process steers later steps of a workflow."""
 
 OURS = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 """A measurement reports to nobody. Nothing here changes what is served."""
-
-
-def is_secret(name: str) -> bool:
-    """Return whether a variable's name says that its value must not be shown or recorded."""
-    return bool(_SECRET.search(name.upper()))
 
 
 def is_passed_on(name: str) -> bool:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus
 from servegate.engines.diagnosis import diagnose, died
-from servegate.engines.environment import is_secret
 from servegate.engines.log_lines import lines_of
 from servegate.engines.readiness import Answer, ask
 from servegate.errors import EngineError
 from servegate.subprocesses import Supervised
+from servegate.text.secret_names import is_secret
 
 MAX_LOG_BYTES = 16 << 20
 """Read of a log for facts and diagnosis; the file itself is kept whole."""

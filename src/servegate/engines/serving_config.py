@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 
 from servegate.domain.arms import Arm, ServingConfig
 from servegate.domain.plan import Knob
-from servegate.engines.environment import is_secret
 from servegate.engines.options import VLLM_VERSION, Option, known_options, suggestion
 from servegate.errors import UsageError
 from servegate.text import strict_yaml
+from servegate.text.secret_names import is_secret
 from servegate.text.strict_yaml import Document
 
 REPLACED = {

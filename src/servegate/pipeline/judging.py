@@ -19,18 +19,26 @@ from servegate.report import render
 
 
 def compare(run: RunDirectory) -> Verdict:
-    """Judge what a run directory holds; writes `comparisons/` and `verdict.json`."""
+    """Judge what a run directory holds; writes `comparisons/` and `verdict.json`.
+
+    Raises:
+        RunDirectoryError: evidence is missing, damaged, newer than this servegate, or not what was measured.
+    """
+    run.ensure_untouched()
     plan, arms, results = _judge(run)
     for name, result in results.items():
         run.write_comparison(plan, name, result.comparison)
-    verdict = decide(plan, arms, results)
+    verdict = decide(plan, arms, results, run_status=run.read_run().status)
     run.write_verdict(plan, verdict)
+    run.write_checksums()
     return verdict
 
 
 def report(run: RunDirectory) -> dict[str, bytes]:
     """Render the report of a judged run and write it under `report/`; returns the files."""
-    verdict, plan = run.read_verdict(), run.read_plan()
+    run.ensure_untouched()
+    plan = run.read_plan()
+    verdict = run.read_verdict()
     arms, settings = arms_of(run, plan), settings_of(plan)
     sections = []
     for name, check in checks_of(plan).items():

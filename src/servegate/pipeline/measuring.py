@@ -67,6 +67,8 @@ class Measuring:
         """
         self.write("running")
         self.run.write_plan(self.plan)
+        for name in arms:
+            self.run.forget_arm(name)
         status = "failed"
         try:
             failed: Reason | None = None
@@ -82,6 +84,7 @@ class Measuring:
             raise
         finally:
             self.write(status)
+            self.run.write_checksums()
 
     def write(self, status: str) -> None:
         """Write run.json with the stages so far."""
@@ -164,7 +167,10 @@ class ArmRun:
                 self.measure_step(session, step)
             except MeasurementError as error:
                 self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
-                self.lose(step.check, Reason(code="measurement_failed", message=error.what))
+                last = error.why.strip().rsplit("\n", 1)[-1].strip()[:300]
+                self.lose(
+                    step.check, Reason(code="measurement_failed", message=f"{error.what}: {last}" if last else error.what)
+                )
                 continue
             early = None if self.arm.role is Role.BASELINE else self.early_failure(step.check)
             if early is not None:

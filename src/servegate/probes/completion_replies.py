@@ -215,7 +215,7 @@ def _number(value: Json) -> float | None:
 
 
 def _ids(value: Json, name: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or any(type(item) is not int or item < 0 for item in value):
+    if not isinstance(value, list) or any(type(item) is not int or not 0 <= item < 2**31 for item in value):
         raise UnusableReplyError(f"{name} is no list of token ids")
     return tuple(value)
 

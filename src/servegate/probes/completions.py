@@ -131,7 +131,7 @@ def _token_ids(prompt_id: str, reply: Reply | HttpError) -> tuple[int, ...]:
     document, problem = (None, reply.what) if isinstance(reply, HttpError) else document_of(reply)
     if problem is None:
         tokens = document.get("tokens") if isinstance(document, dict) else None
-        if isinstance(tokens, list) and tokens and all(type(token) is int and token >= 0 for token in tokens):
+        if isinstance(tokens, list) and tokens and all(type(token) is int and 0 <= token < 2**31 for token in tokens):
             return tuple(tokens)
         problem = "the answer holds no token ids"
     raise MeasurementError(

@@ -196,7 +196,6 @@ def _environment(spec: EvaluationSpec, cache: str) -> dict[str, str]:
     environment = {
         "LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER": NULL_ANSWER,
         "LMEVAL_LOG_LEVEL": "INFO",
-        "OPENAI_API_KEY": "EMPTY",
         "PYTHONUNBUFFERED": "1",
     }
     if spec.questions:

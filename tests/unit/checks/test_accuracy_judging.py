@@ -184,7 +184,7 @@ def test_the_summary_is_numbers_and_fits_a_phone() -> None:
     before = pattern(1319)
     section = shown(arm(before, flipped(before, 5, 4)), two_rounds(flipped(before, 12, 9)))
     assert section.summary == (
-        "60.0 % -> 59.8 %: 0.19 points lost, drop at most 0.66 (PASS < 2.5). Flips: 19 right-to-wrong, 14 wrong-to-right."
+        "60.0 % -> 59.8 %: 0.19 points lost, accuracy drop at most 0.66 (PASS < 2.5). 12 questions got worse, 9 better."
     )
     assert section.noise.startswith("Baseline against itself: 5 and 4 flips")
     assert section.n == "1,319 questions x 2 rounds"

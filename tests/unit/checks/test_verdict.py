@@ -10,7 +10,7 @@ from servegate.checks.contract import AnyCheck, ArmEvidence, Check, Evidence, fi
 from servegate.checks.verdict import Judged, decide, judged, missing_section
 from servegate.domain.evidence import Diagnosis, EngineStatus, Gpu, Manifest, Measurement, NotMeasured, Quantization, Reason
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
-from servegate.domain.plan import Plan
+from servegate.domain.plan import Knob, Plan
 from servegate.domain.records import Settings
 from tests.unit.samples import engine_facts, manifest, plan
 
@@ -156,7 +156,21 @@ def test_a_pass_names_what_is_left_to_read() -> None:
     assert (made.outcome, made.headline) == (Outcome.PASS, "no damage found; 3 answers differ and were not read")
 
 
+def test_an_engine_version_that_no_knob_explains_is_not_comparable() -> None:
+    assert verdict(result(), version="0.33.0").outcome is Outcome.NOT_COMPARABLE
+    knob = Knob(name="engine.executable", baseline="a/vllm", candidate="b/vllm", source="gate config")
+    assert verdict(result(), the_plan=plan(knobs=(knob,)), version="0.33.0").outcome is Outcome.PASS
+
+
+def test_an_arm_of_which_nothing_is_recorded_is_never_a_pass() -> None:
+    nothing = NotMeasured(reason=Reason(code="no-check", message=""))
+    for unknown in (ArmEvidence(None, None, nothing), ArmEvidence(engine_facts(), None, nothing)):
+        known = ArmEvidence(engine_facts(), manifest(), nothing)
+        arms: dict[str, ArmEvidence[Measurement]] = {"baseline": known, "candidate": unknown}
+        assert decide(plan(), arms, {"prompts": result()}).outcome is Outcome.REVIEW
+
+
 def test_the_scope_names_card_driver_engine_and_kernels() -> None:
     both = manifest(gpus=(gpu(),), driver="580.1")
     scope = verdict(result(), manifests=(both, both), version="0.33.0").scope
-    assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "0.32.0 -> 0.33.0")
+    assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "vLLM 0.32.0 -> 0.33.0")

@@ -164,7 +164,7 @@ def _drop(comparison: Comparison, validity: Validity, limits: Limits) -> tuple[F
         _finding(
             "drop-open",
             Severity.REVIEW,
-            f"the drop is {drop.value:.2f} points and may be as much as {at_most:.2f} (PASS needs less than "
+            f"the accuracy drop is {drop.value:.2f} points and may be as much as {at_most:.2f} (PASS needs less than "
             f"{limits.pass_drop_points:g}); {_what_would_settle(comparison, limits)}",
             rule="upper 95 % of the drop, points", value=at_most, operator=">=", limit=limits.pass_drop_points,
             evidence=_flipped(comparison),

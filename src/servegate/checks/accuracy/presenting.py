@@ -49,11 +49,12 @@ def _summary(comparison: Comparison, between: Contrast, settings: AccuracySettin
     drop = comparison.estimates.get("drop")
     if drop is None:
         return "No question was answered by both arms, so accuracy was not compared."
-    lost, won = summed(between.rounds, "right_to_wrong"), summed(between.rounds, "wrong_to_right")
+    validity = between.validity or Validity()
     baseline, candidate = comparison.estimates["accuracy_baseline"], comparison.estimates["accuracy_candidate"]
     return (
-        f"{baseline.value:.1f} % -> {candidate.value:.1f} %: {_change(drop.value)}, drop at most {drop.high:.2f} "
-        f"(PASS < {settings.limits.pass_drop_points:g}). Flips: {lost} right-to-wrong, {won} wrong-to-right."
+        f"{baseline.value:.1f} % -> {candidate.value:.1f} %: {_change(drop.value)}, accuracy drop at most {drop.high:.2f} "
+        f"(PASS < {settings.limits.pass_drop_points:g}). "
+        f"{validity.worse_questions} questions got worse, {validity.better_questions} better."
     )
 
 

@@ -31,6 +31,7 @@ from servegate.checks.prompts.tally import ContractState
 from servegate.domain.evidence import NotMeasured
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
 
+DEGENERATE = "degenerate"
 FAILURES = ("failed", "timeout", "skipped")
 
 Rule = Callable[[Comparison, Limits], Finding | None]
@@ -55,7 +56,11 @@ def stop(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -> F
     if isinstance(comparison, NotMeasured):
         return None
     return next(
-        (one for one in judge(comparison, settings) if one.severity is Severity.FAIL and one.code == f"{CHECK}/degenerate"),
+        (
+            one
+            for one in judge(comparison, settings)
+            if one.severity is Severity.FAIL and one.code == f"{CHECK}/{DEGENERATE}-increase"
+        ),
         None,
     )
 
@@ -185,7 +190,7 @@ def _baseline_unsound(comparison: Comparison, limits: Limits) -> Finding | None:
 
 
 def _degenerate_increase(comparison: Comparison, limits: Limits) -> Finding | None:
-    return _increase(comparison, "degenerate", "degenerate answers", limits.degenerate_increase_points, fails=True)
+    return _increase(comparison, DEGENERATE, "degenerate answers", limits.degenerate_increase_points, fails=True)
 
 
 def _cap_hit_increase(comparison: Comparison, limits: Limits) -> Finding | None:
