@@ -11,13 +11,14 @@ from typing import Any
 
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import Inputs
+from servegate.checks.engagement.settings import EngagementSettings
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.evidence import EngineFacts, Measurement
+from servegate.domain.evidence import EngineFacts, Measurement, Quantization, Requested
 from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
 from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
-from tests.unit.samples import engine_facts, plan
+from tests.unit.samples import arm, engine_facts, plan
 
 
 @dataclass(frozen=True)
@@ -48,4 +49,18 @@ def throughput() -> Example:
     return Example(ThroughputSettings(), throughput_samples.arm(speeds), throughput_samples.on_gpu)
 
 
-EXAMPLES: Mapping[str, Callable[[], Any]] = {"accuracy": accuracy, "prompts": prompts, "throughput": throughput}
+def engagement() -> Example:
+    def facts(role: str) -> EngineFacts:
+        resolved = Quantization(resolved="none", effective_precision="BF16")
+        return engine_facts(role, quantization=resolved, kv_cache_dtype=Requested(resolved="auto"), kv_cache_tokens=1000)
+
+    same = plan(arms={"baseline": arm("baseline"), "candidate": arm("candidate")}, knobs=())
+    return Example(EngagementSettings(), None, facts, plan=same)
+
+
+EXAMPLES: Mapping[str, Callable[[], Any]] = {
+    "accuracy": accuracy,
+    "engagement": engagement,
+    "prompts": prompts,
+    "throughput": throughput,
+}

@@ -53,7 +53,7 @@ def compared(name: str, example: Example) -> Comparison:
 
 
 def test_there_are_checks_and_each_is_called_as_its_module() -> None:
-    assert {"accuracy", "prompts", "throughput"} <= CHECKS.keys()
+    assert {"accuracy", "engagement", "prompts", "throughput"} <= CHECKS.keys()
     assert all(name == check.name for name, check in CHECKS.items())
 
 
