@@ -32,4 +32,5 @@ class EngagementSettings(Settings):
     """Reads the plan and both engines' logs; costs nothing."""
 
     expect: Expect = Expect()
+    """What the candidate's log must show; a log that shows something else makes the arms not comparable."""
     limits: Limits = Limits()
