@@ -70,6 +70,7 @@ def test_a_worker_is_believed_before_the_api_server():
             "deepgemm_sm120",
             "RuntimeError: Assertion error (/elsewhere/utils/layout.hpp:7): Unknown recipe",
         ),
+        ("(EngineCore pid=9) AssertionError: expected size 7==9", "compile_cache", "AssertionError: expected size 7==9"),
         ("(EngineCore pid=9) RuntimeError: dispatch_scaled_mm", "cutlass_block_fp8", "RuntimeError: dispatch_scaled_mm"),
         (
             "ValueError: Quantization method specified in the model config (compressed-tensors) does not match the "
