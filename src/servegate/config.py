@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 from servegate import __version__
 from servegate.checks import discovered
 from servegate.checks.contract import AnyCheck, Inputs
+from servegate.checks.engagement.variables import meant
 from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.plan import Fingerprints, ModelSource, Plan, Setting, Step, sha256_of
 from servegate.domain.records import Json, Settings
@@ -193,6 +194,7 @@ def resolve(loaded: Loaded) -> Resolved:
         Step(session=arm.session, arm=arm.name, check=name, step=step)
         for arm in arms.values()
         for name, settings in loaded.checks.items()
+        if known[name].measure is not None
         for step in range(int(getattr(settings, "steps", config.rounds)))
     )
     source = str(baseline.config.options.get("model", ""))
@@ -218,6 +220,12 @@ def resolve(loaded: Loaded) -> Resolved:
         rounds=config.rounds,
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]
+    warnings += [
+        f"{arm.name}: unknown variable {name}, did you mean {better}? vLLM reads no variable of that name"
+        for arm in arms.values()
+        for name in arm.environment
+        if (better := meant(name)) is not None
+    ]
     if not knobs:
         warnings.append("the arms are equal: there is no change to judge, so this run shows noise only")
     return Resolved(
@@ -273,7 +281,7 @@ def _without_file(overrides: Overrides) -> dict[str, Any]:
         "version": 1,
         "gate": gate or "gate",
         "arms": {"baseline": {"config": overrides.baseline}, "candidate": {"config": overrides.candidate}},
-        "checks": {"prompts": {"file": f"{BUNDLED}prompts.jsonl"}, "accuracy": {}, "throughput": {}},
+        "checks": {"engagement": {}, "prompts": {"file": f"{BUNDLED}prompts.jsonl"}, "accuracy": {}, "throughput": {}},
     }
 
 

@@ -102,6 +102,37 @@ def test_a_harmless_change_passes_and_leaves_a_whole_run_directory(here: Path) -
     assert nothing_left(here)
 
 
+def with_engagement(here: Path, settings: str = "{}") -> None:
+    text = (here / "servegate.yaml").read_text()
+    (here / "servegate.yaml").write_text(text.replace("checks:\n", f"checks:\n  engagement: {settings}\n"))
+
+
+def test_what_was_served_is_read_and_takes_no_step(here: Path) -> None:
+    with_engagement(here, "{expect: {quantization: none}, limits: {may_differ: [max-num-seqs]}}")
+    done = servegate(here, "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert run_json(here, "verdict.json")["data"]["checks"]["engagement"] == {"outcome": "pass", "required": True}
+    assert not (here / "servegate-runs/demo/arms/baseline/engagement.json").exists()
+    assert "What was really served?" in (here / "servegate-runs/demo/report/report.md").read_text()
+
+
+def test_what_was_served_is_told_although_the_candidate_never_started(here: Path) -> None:
+    with_engagement(here)
+    candidate(here, "die-at-start")
+    done = servegate(here, "run")
+    assert done.returncode == 5, done.stdout + done.stderr
+    reading = run_json(here, "comparisons/engagement.json")["data"]["candidate"]
+    assert (reading["baseline"]["served"], reading["candidate"]["served"]) == (True, False)
+    assert "candidate was not served" in (here / "servegate-runs/demo/report/report.md").read_text()
+
+
+def test_an_expectation_that_the_engine_does_not_meet_is_not_comparable(here: Path) -> None:
+    with_engagement(here, "{expect: {quantization: fp8}}")
+    done = servegate(here, "run")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "its log says 'none'" in run_json(here, "verdict.json")["data"]["headline"]
+
+
 def test_comparing_and_reporting_again_gives_the_same_bytes_without_an_engine(here: Path) -> None:
     servegate(here, "run")
     run = here / "servegate-runs/demo"

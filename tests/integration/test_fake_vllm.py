@@ -1,13 +1,18 @@
 """The fake answers in the shapes that were recorded from vLLM 0.32.0, so tests that use it mean something."""
 
 import json
+import os
 import subprocess
+import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from servegate.engines.readiness import ask
+from servegate.engines.rehearsal import FAULTS, command
 from servegate.engines.vllm import VllmEngine
+from servegate.errors import UsageError
 from tests.fakes import install
 from tests.integration.test_engine_life import arm_of
 
@@ -122,3 +127,27 @@ def test_flips_change_some_answers_and_not_all(tmp_path):
             texts.append([choice["text"] for choice in choices])
     different = sum(a != b for a, b in zip(*texts, strict=True))
     assert 2 <= different <= 20
+
+
+def test_it_is_installed_and_run_by_the_command_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "servegate", "fake-engine", "--install", str(tmp_path / "bin")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    installed = tmp_path / "bin" / "vllm"
+    assert done.stdout.startswith(str(installed))
+    version = subprocess.run([installed, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert version.strip() == "0.32.0"
+
+
+def test_a_real_engine_is_never_overwritten(tmp_path):
+    (tmp_path / "vllm").write_text("#!/usr/bin/python\n")
+    with pytest.raises(UsageError, match="is no fake engine"):
+        install(tmp_path)
+    assert (tmp_path / "vllm").read_text() == "#!/usr/bin/python\n"
+    assert install(tmp_path / "new") == install(tmp_path / "new")
+
+
+def test_every_fault_that_is_listed_is_one_that_the_engine_knows():
+    program = Path(command()[-1]).read_text("utf-8")
+    assert all(f'"{fault}"' in program for fault in FAULTS if not fault.endswith("-N"))

@@ -85,7 +85,7 @@ def test_two_serving_configs_are_enough(here: Path) -> None:
     (here / "servegate.yaml").unlink()
     plan = resolve(load(None, Overrides(baseline="old.yaml", candidate="new.yaml"))).plan
     assert plan.gate == "new"
-    assert list(plan.checks) == ["prompts", "accuracy", "throughput"]
+    assert list(plan.checks) == ["engagement", "prompts", "accuracy", "throughput"]
     assert plan.checks["accuracy"]["tasks"][0]["name"] == "gsm8k"
     assert list(plan.inputs) == ["bundled:prompts.jsonl"]
 
@@ -175,3 +175,8 @@ def test_files_that_are_no_config(here: Path, content: bytes) -> None:
 def test_the_arms_differ_in_a_dozen_places_and_each_is_a_knob(here: Path) -> None:
     (here / "new.yaml").write_text("model: org/other\nmax-model-len: 4096\nkv-cache-dtype: fp8\n")
     assert {knob.name for knob in gate(here).plan.knobs} == {"model", "max-model-len", "kv-cache-dtype"}
+
+
+def test_a_variable_that_vllm_does_not_read_is_told_before_anything_runs(here: Path) -> None:
+    text = GATE.replace("{config: new.yaml}", "{config: new.yaml, environment: {LLM_DISABLED_KERNELS: X}}")
+    assert any("did you mean VLLM_DISABLED_KERNELS?" in line for line in gate(here, text).warnings)

@@ -30,6 +30,8 @@ from servegate.domain.plan import Plan
 
 ARMS = "arms"
 """Pseudo-check that findings about the arms themselves belong to."""
+ENGAGEMENT = "engagement"
+"""The check that reads what was served; what it says is not said twice."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,10 @@ def _arm_findings(
     found = []
     if not plan.knobs:
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
-    if not any(result.check.required for result in results.values()):
+    if not any(result.check.required and result.check.measure is not None for result in results.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
     for name, side in arms.items():
-        found += _engine_findings(name, side.engine)
+        found += _engine_findings(name, side.engine, read=ENGAGEMENT in results)
         if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
             message = f"nothing is recorded of what served the {name}: no PASS can be scoped"
             found.append(finding(ARMS, f"{name}-unknown", Severity.REVIEW, message))
@@ -129,7 +131,7 @@ def _arm_findings(
     return tuple(found)
 
 
-def _engine_findings(arm: str, facts: EngineFacts | None) -> list[Finding]:
+def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list[Finding]:
     if facts is None:
         return []
     if facts.status is EngineStatus.FAILED:
@@ -137,7 +139,8 @@ def _engine_findings(arm: str, facts: EngineFacts | None) -> list[Finding]:
         when = "stopped while it was measured" if facts.version is not None and facts.phases_s.get("ready") else "did not start"
         return [finding(ARMS, f"{arm}-engine-failed", Severity.ERROR, f"the {arm} engine {when}: {why}")]
     asked, got = facts.quantization.requested, facts.quantization.resolved
-    if asked is not None and got is None:
+    if asked is not None and got in (None, "none") and not read:
+        # `engagement` says this and much more; without that check it is still no PASS.
         message = f"the {arm} asks for quantization {asked!r}, but its log does not show that it was applied"
         return [finding(ARMS, "quantization-not-seen", Severity.REVIEW, message)]
     return []

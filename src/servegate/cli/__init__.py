@@ -11,7 +11,7 @@ import click
 from servegate import __version__
 from servegate.errors import Cancelled, ExitCode, ServegateError
 
-VERBS = ("run", "plan", "measure", "compare", "report", "publish", "doctor", "verify")
+VERBS = ("run", "plan", "measure", "compare", "report", "publish", "doctor", "verify", "fake-engine")
 """Order of the help page: what a person needs first comes first."""
 HELP = {
     "run": "Serve both configs, measure, judge and write the report.",
@@ -22,6 +22,7 @@ HELP = {
     "publish": "Put the verdict into the pull request and the workflow summary.",
     "doctor": "Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.",
     "verify": "Check a run directory's files against its checksums.",
+    "fake-engine": "A vLLM without a model, to rehearse a gate without a GPU.",
 }
 
 
@@ -36,7 +37,7 @@ class LazyGroup(click.Group):
         """Import the verb's module."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"servegate.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"servegate.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

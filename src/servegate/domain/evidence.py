@@ -177,6 +177,13 @@ class EngineFacts(Record):
     """Seconds of each phase of the start: spawn, load, compile, warm_up, ready (only those that were seen)."""
     sampling_defaults: Json | None = None
     sampling_defaults_reason: str | None = None
+    unknown_variables: tuple[str, ...] = ()
+    """Environment variables that look like the engine's and that it says it does not know."""
+    checkpoint_quantization: Json | None = None
+    """`quantization_config` of the checkpoint's own config.json."""
+    checkpoint_quantization_reason: str | None = None
+    lines: dict[str, int] = {}
+    """Name of a fact -> line of server.log that gave it, where one line did."""
     diagnosis: Diagnosis | None = None
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from servegate.domain.evidence import Diagnosis
+from servegate.engines.faults import fault_of
 from servegate.engines.log_lines import Line
 
 MAX_EXCEPTION = 1000
@@ -23,48 +24,8 @@ _WRAPPER = re.compile(
     r"|^SystemExit|^KeyboardInterrupt|CancelledError|Engine process failed to start"
 )
 _FATAL = re.compile(r"terminate called|Fatal Python error|Segmentation fault|Segfault encountered|^Killed$|Bus error")
+_KILLED_IN_A_SHELL = 128 + 9
 _USAGE = re.compile(r"^vllm(?: serve)?: error: (.+)$")
-
-_KNOWN: tuple[tuple[str, str, str | None], ...] = (
-    (
-        "gpu_memory_held",
-        r"Free memory on device .* is less than desired",
-        "Wait until the card is free, see `nvidia-smi`, or lower `gpu-memory-utilization`.",
-    ),
-    (
-        "out_of_memory",
-        r"OutOfMemoryError|CUDA out of memory|Cannot allocate memory|DefaultCPUAllocator",
-        "Lower `max-model-len`, `max-num-seqs` or `gpu-memory-utilization`.",
-    ),
-    (
-        "kv_cache_too_small",
-        r"No available memory for the cache blocks|KV cache is needed, which is larger|larger than the available KV cache",
-        "Lower `max-model-len`, or give the KV cache more memory.",
-    ),
-    (
-        "no_kernel",
-        r"No compiled cutlass_scaled_mm|no kernel image is available|Failed to find a kernel that can implement",
-        "This build has no kernel for this card: take a build for its compute capability, or another quantization.",
-    ),
-    (
-        "model_not_found",
-        r"not a local folder and is not a valid model identifier|Repo id must (?:be|use)|Can't load the configuration of"
-        r"|No model weights found|Cannot find any model weights",
-        "Check `model`: a directory with weights, or an id that the hub knows.",
-    ),
-    (
-        "quantization_mismatch",
-        r"does not match the quantization method|Unknown quantization method|is not supported for the current GPU",
-        "Check `quantization` against the checkpoint and the card.",
-    ),
-    ("port_taken", r"[Aa]ddress already in use", None),
-    (
-        "shared_memory",
-        r"shm_open|No space left on device",
-        "Give the container more shared memory: `--ipc=host` or a larger `--shm-size`.",
-    ),
-)
-"""Stable code, what gives it away, what is known to help. First match wins."""
 
 
 def diagnose(lines: Sequence[Line]) -> Diagnosis | None:
@@ -94,6 +55,8 @@ def died(code: int | None) -> Diagnosis:
     if code is not None and code < 0:
         # Exit by SIGKILL is no proof of an out-of-memory kill: an impatient administrator leaves the same trace.
         return Diagnosis(code="killed", exception=f"the engine was ended by signal {-code}", line=None)
+    if code == _KILLED_IN_A_SHELL:
+        return Diagnosis(code="killed", exception="the engine was killed (exit code 137); by whom is not known", line=None)
     return Diagnosis(code="exited", exception=f"the engine ended with exit code {code} and no exception in its log", line=None)
 
 
@@ -127,7 +90,7 @@ def _with_details(line: Line, following: Sequence[Line]) -> str:
 
 def _diagnosis(line: Line, text: str, code: str | None = None) -> Diagnosis:
     printable = "".join(character if character.isprintable() else " " for character in text)[:MAX_EXCEPTION]
-    for known, pattern, workaround in _KNOWN:
-        if re.search(pattern, text):
-            return Diagnosis(code=code or known, exception=printable, line=line.number, workaround=workaround)
+    fault = fault_of(text)
+    if fault is not None:
+        return Diagnosis(code=code or fault.code, exception=printable, line=line.number, workaround=fault.advice)
     return Diagnosis(code=code or "exception", exception=printable, line=line.number)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, EngineStatus
 from servegate.domain.workload import Endpoint
 from servegate.engines.environment import engine_environment
+from servegate.engines.model_files import local_config
 from servegate.engines.server import Server, free_port
 from servegate.engines.vllm_log import PHASES, phase_begun, read_log
 from servegate.errors import EngineError, UsageError
@@ -92,6 +93,7 @@ class VllmEngine:
                     version=None,
                     argv=command,
                     pid=child.pid,
+                    **_checkpoint(str(arm.config.options.get("model", ""))),
                 ),
                 read_log=read_log,
                 phase_begun=phase_begun,
@@ -100,6 +102,20 @@ class VllmEngine:
             facts = server.wait_until_ready(self._start_timeout_s, self._request_timeout_s, self._progress)
             server.phase = "serving"
             yield VllmSession(server=server, endpoint=endpoint, facts=facts)
+
+
+def _checkpoint(model: str) -> dict[str, Any]:
+    """Return the checkpoint's own quantization config, or why it is not known."""
+    try:
+        config = local_config(model)
+    except UsageError as error:
+        return {"checkpoint_quantization_reason": error.what}
+    if config is None:
+        return {"checkpoint_quantization_reason": "the model is not a directory on this machine"}
+    own = config.get("quantization_config")
+    if own is None:
+        return {"checkpoint_quantization_reason": "the checkpoint's config.json names no quantization"}
+    return {"checkpoint_quantization": own}
 
 
 def find_executable(name: str, path: str | None) -> str:

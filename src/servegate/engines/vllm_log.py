@@ -43,7 +43,10 @@ _KERNELS = (
 )
 _WARNINGS: tuple[tuple[str, str], ...] = (
     ("fp8_weight_only", "does not have native support for FP8 computation"),
-    ("kv_scales_missing", "without a proper scaling factor|Using KV cache scaling factor 1.0"),
+    ("kv_scale_one", r"Using KV cache scaling factor 1\.0"),
+    ("kv_scales_missing", "without a proper scaling factor"),
+    ("attention_scales_missing", r"Using uncalibrated q_scale 1\.0|does not provide a q scaling factor"),
+    ("scales_skipped", r"not found in params_dict, skip|skip loading"),
     ("weights_not_initialized", "weights were not initialized from"),
     ("moe_config_missing", "Using default MoE config"),
     ("block_fp8_config_missing", "Using default W8A8 Block FP8 kernel config"),
@@ -96,6 +99,8 @@ def read_log(text: str, base: EngineFacts) -> EngineFacts:
         "warnings": warnings,
         "phases_s": base.phases_s or _phases(lines),
         "sampling_defaults": _sampling_defaults(lines),
+        "unknown_variables": tuple(_unknown_variables(lines)),
+        "lines": _fact_lines(lines),
     }
     found = {name: value for name, value in found.items() if getattr(base, name) in (None, (), {}) or not _plain(value)}
     return base.model_copy(update={**found, **_reasons(base, found, resolved, device)})
@@ -131,6 +136,36 @@ def _named(config: tuple[str, str] | None, name: str) -> str | None:
     """Return the value of `name=value` at the top of the printed config: values with a comma are cut there."""
     match = re.search(rf"(?:^|, ){name}=([^,\s]+)", config[1]) if config else None
     return match[1] if match else None
+
+
+_SAYS: dict[str, str] = {
+    "version": r"Initializing a V1 LLM engine",
+    "quantization": r"Initializing a V1 LLM engine .*\bquantization=",
+    "kv_cache_dtype": r"Initializing a V1 LLM engine .*\bkv_cache_dtype=",
+    "asked": r"non-default args: ",
+    "max_model_len": r"Using max model len \d+",
+    "attention_backend": r"Using \w+ attention backend|Using AttentionBackendEnum\.\w+ backend",
+    "quantized_layers": r"Quantizing \d+ layers of types",
+    "weights_gib": r"Model loading took [\d.]+ GiB",
+    "kv_cache_gib": r"Available KV cache memory: [\d.]+ GiB|set \([\d.]+/[\d.]+\) GiB for KV cache",
+    "kv_cache_tokens": r"KV cache size: [\d,]+ tokens",
+}
+_UNKNOWN_VARIABLE = re.compile(r"Unknown vLLM environment variable detected: (\w{1,120})")
+
+
+def _fact_lines(lines: Sequence[Line]) -> dict[str, int]:
+    """Return the line that gives each fact, for a reader who wants to see it in server.log."""
+    found = {}
+    for name, pattern in _SAYS.items():
+        compiled = re.compile(pattern)
+        number = next((line.number for line in lines if compiled.search(line.text)), None)
+        if number is not None:
+            found[name] = number
+    return found
+
+
+def _unknown_variables(lines: Sequence[Line]) -> Iterable[str]:
+    return dict.fromkeys(match[1] for line in lines if (match := _UNKNOWN_VARIABLE.search(line.text)))
 
 
 def _asked(lines: Iterable[Line], name: str) -> str | None:

@@ -174,6 +174,7 @@ _ENGINE: dict[str, Callable[[EngineFacts], Value]] = {
     "quantization, requested": lambda e: (e.quantization.requested or "none", None),
     "quantization, resolved": lambda e: (e.quantization.resolved or "none seen in the log", None),
     "effective precision": lambda e: (e.quantization.effective_precision, None),
+    "checkpoint's quantization": lambda e: _json(e.checkpoint_quantization, e.checkpoint_quantization_reason),
     "layers quantized": lambda e: _optional(e.quantized_layers, e.quantized_layers_reason),
     "kernels": _kernels,
     "attention backend": lambda e: (e.attention_backend, e.attention_backend_reason),

@@ -6,27 +6,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import Inputs
+from servegate.checks.engagement.settings import EngagementSettings
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.evidence import EngineFacts, Measurement
+from servegate.domain.evidence import EngineFacts, Measurement, Quantization, Requested
+from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
 from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
-from tests.unit.samples import engine_facts
+from tests.unit.samples import arm, engine_facts, plan
 
 
 @dataclass(frozen=True)
 class Example:
-    """Settings, one arm's measurement, and the facts and inputs that go with it."""
+    """Settings, one arm's measurement (None: the check has none), and the facts, inputs and plan that go with it."""
 
     settings: Settings
-    measurement: Measurement
+    measurement: Measurement | None
     facts: Callable[[str], EngineFacts] = engine_facts
     inputs: Inputs | None = None
+    plan: Plan = field(default_factory=plan)
 
 
 def accuracy() -> Example:
@@ -46,4 +49,18 @@ def throughput() -> Example:
     return Example(ThroughputSettings(), throughput_samples.arm(speeds), throughput_samples.on_gpu)
 
 
-EXAMPLES: Mapping[str, Callable[[], Any]] = {"accuracy": accuracy, "prompts": prompts, "throughput": throughput}
+def engagement() -> Example:
+    def facts(role: str) -> EngineFacts:
+        resolved = Quantization(resolved="none", effective_precision="BF16")
+        return engine_facts(role, quantization=resolved, kv_cache_dtype=Requested(resolved="auto"), kv_cache_tokens=1000)
+
+    same = plan(arms={"baseline": arm("baseline"), "candidate": arm("candidate")}, knobs=())
+    return Example(EngagementSettings(), None, facts, plan=same)
+
+
+EXAMPLES: Mapping[str, Callable[[], Any]] = {
+    "accuracy": accuracy,
+    "engagement": engagement,
+    "prompts": prompts,
+    "throughput": throughput,
+}

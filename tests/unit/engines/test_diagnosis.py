@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from servegate.engines.diagnosis import diagnose, died
+from servegate.engines.faults import known_faults
 from servegate.engines.log_lines import lines_of
 
 LOGS = Path(__file__).parents[2] / "recorded" / "logs"
@@ -60,6 +61,30 @@ def test_a_worker_is_believed_before_the_api_server():
             "RuntimeError: No compiled cutlass_scaled_mm for CUDA device capability: 120.",
         ),
         (
+            "(EngineCore pid=9) RuntimeError: Assertion error (/x/csrc/apis/layout.hpp:60): Unknown SF transformation",
+            "deepgemm_sm120",
+            "RuntimeError: Assertion error (/x/csrc/apis/layout.hpp:60): Unknown SF transformation",
+        ),
+        (
+            "(EngineCore pid=9) RuntimeError: Assertion error (/elsewhere/utils/layout.hpp:7): Unknown recipe",
+            "deepgemm_sm120",
+            "RuntimeError: Assertion error (/elsewhere/utils/layout.hpp:7): Unknown recipe",
+        ),
+        ("(EngineCore pid=9) AssertionError: expected size 7==9", "compile_cache", "AssertionError: expected size 7==9"),
+        ("(EngineCore pid=9) RuntimeError: dispatch_scaled_mm", "cutlass_block_fp8", "RuntimeError: dispatch_scaled_mm"),
+        (
+            "ValueError: Quantization method specified in the model config (compressed-tensors) does not match the "
+            "quantization method specified in the `quantization` argument (fp8).",
+            "quantization_mismatch",
+            "ValueError: Quantization method specified in the model config (compressed-tensors) does not match the "
+            "quantization method specified in the `quantization` argument (fp8).",
+        ),
+        (
+            "AssertionError: Error in memory profiling. Initial free memory 188.29 GiB, current free memory 188.75 GiB.",
+            "gpu_memory_released",
+            "AssertionError: Error in memory profiling. Initial free memory 188.29 GiB, current free memory 188.75 GiB.",
+        ),
+        (
             "RuntimeError: Engine core initialization failed. See root cause above.",
             "exception",
             "RuntimeError: Engine core initialization failed. See root cause above.",
@@ -87,4 +112,23 @@ def test_an_exception_is_bounded_and_printable():
 
 def test_a_silent_end_claims_no_cause():
     assert (died(-9).code, died(-9).exception) == ("killed", "the engine was ended by signal 9")
+    assert died(137).code == "killed"
+    assert "memory" not in died(137).exception + died(-9).exception
     assert (died(1).code, died(1).exception) == ("exited", "the engine ended with exit code 1 and no exception in its log")
+
+
+def test_a_known_fault_says_where_it_was_met_and_what_is_suggested():
+    found = diagnosed("(EngineCore pid=9) RuntimeError: Assertion error (/x/layout.hpp:60): Unknown SF transformation")
+    assert "VLLM_USE_DEEP_GEMM=0" in found.workaround
+    assert "compute capability 12.0" in found.workaround
+    assert "https://github.com/vllm-project/vllm/issues/47436" in found.workaround
+
+
+def test_every_fault_has_a_source_and_its_own_code():
+    faults = known_faults()
+    assert len({fault.code for fault in faults}) == len(faults) >= 10
+    for fault in faults:
+        assert fault.sources
+        assert all(source.startswith("https://") for source in fault.sources)
+        assert min(len(fault.cause), len(fault.workaround), len(fault.cards), len(fault.engines)) >= 3
+        assert not fault.signature.search("INFO all is well")

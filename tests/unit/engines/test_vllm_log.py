@@ -72,6 +72,8 @@ def test_facts_of_a_recorded_log(name, expected):
 def test_every_missing_fact_has_its_reason_and_no_other_has_one(name):
     data = recorded(name).to_json()
     reasons = {key.removesuffix("_reason"): value for key, value in data.items() if key.endswith("_reason")}
+    # the checkpoint's own quantization is read from its config.json, not from the log
+    assert reasons.pop("checkpoint_quantization") is None
     assert len(reasons) == 8
     assert {key for key, value in reasons.items() if value} == {key for key in reasons if data[key] is None}
 
@@ -83,6 +85,11 @@ def test_line_numbers_point_at_what_they_name(name):
     assert all(kernel.kernel in lines[kernel.line - 1] for kernel in facts.kernels)
     limit = next(warning for warning in facts.warnings if warning.code == "file_limit")
     assert "Found ulimit" in lines[limit.line - 1]
+    assert facts.lines["quantization"] == facts.lines["version"]
+    if facts.weights_gib is not None:
+        assert f"took {facts.weights_gib:g} GiB" in lines[facts.lines["weights_gib"] - 1]
+    if facts.kv_cache_tokens is not None:
+        assert f"{facts.kv_cache_tokens:,} tokens" in lines[facts.lines["kv_cache_tokens"] - 1]
 
 
 def test_kernels_layers_and_attention():

@@ -2,6 +2,9 @@
 
     fake_vllm.py serve MODEL --port=N --served-model-name=NAME ...      fake_vllm.py bench serve ...      --version
 
+`servegate fake-engine` installs it, so that a workflow can be rehearsed without a GPU. It is one file that imports nothing
+of servegate, since it is started as a program of its own, with `python -I -S`, for every arm of every rehearsal.
+
 Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in about 0.2 s. Environment:
 
 FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, and die, hang, http-500,
@@ -10,6 +13,7 @@ FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fo
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
 FAKE_VLLM_PIDS     a file to which `ignore-sigterm-and-fork` appends its pids
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
+FAKE_VLLM_DELAY_MS milliseconds that every completion takes
 """
 
 from __future__ import annotations
@@ -26,12 +30,14 @@ import sys
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 VERSION = os.environ.get("FAKE_VLLM_VERSION", "0.32.0")
+DELAY_S = float(os.environ.get("FAKE_VLLM_DELAY_MS", "0")) / 1000
 SPECIAL = {"<|im_start|>": 1, "<|im_end|>": 2}
 END = 2
 WORDS = ("the", "a", "of", "to", "and", "in", "is", "it", "for", "on", "with", "as", "at", "by", "from", "this", "that", "be")
@@ -161,11 +167,11 @@ class Model:
         if count is None or count is False:
             return None
         count = body.get("top_logprobs", 1) if count is True else count
-        show = (
-            (lambda number: f"token_id:{number}")
-            if body.get("return_tokens_as_token_ids")
-            else (lambda number: decode([number]))
-        )
+        as_ids = bool(body.get("return_tokens_as_token_ids"))
+
+        def show(number: int) -> str:
+            return f"token_id:{number}" if as_ids else decode([number])
+
         chosen = [-0.01 - 0.4 * chance(prompt, place, self.fault == "flip-some-answers") for place in range(len(produced))]
         top = [
             {show(number + rank): logprob - rank * (1 + chance(prompt, place, rank)) for rank in range(max(1, count))}
@@ -236,12 +242,12 @@ class Handler(BaseHTTPRequestHandler):
         payload = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             body = json.loads(payload) if payload else {}
-            routes = {
+            routes: dict[str, Callable[[dict[str, Any]], None]] = {
                 "/tokenize": self.tokenize,
                 "/detokenize": self.detokenize,
                 "/v1/completions": self.completions,
                 "/v1/chat/completions": self.chat,
-                "/reset_prefix_cache": lambda _body: self.reply(200, b""),
+                "/reset_prefix_cache": self.reset,
             }
             if path not in routes:
                 raise RefusedError(404, "Not Found", "NotFoundError")
@@ -252,6 +258,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(refused.status, refused.body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.reply(400, RefusedError(400, f"{type(error).__name__}: {error}").body)
+
+    def reset(self, _body: dict[str, Any]) -> None:
+        self.reply(200, b"")
 
     def tokenize(self, body: dict[str, Any]) -> None:
         if "messages" in body:
@@ -266,6 +275,7 @@ class Handler(BaseHTTPRequestHandler):
     def completions(self, body: dict[str, Any]) -> None:
         if self.misbehaved():
             return
+        time.sleep(DELAY_S)
         prompt = body["prompt"]
         many = isinstance(prompt, list) and prompt and isinstance(prompt[0], list | str)
         prompts = [encode(one) if isinstance(one, str) else one for one in (prompt if many else [prompt])]
@@ -405,7 +415,8 @@ def serve(path: str, options: dict[str, str]) -> int:
     Handler.fault, Handler.fault_after = (match[1], int(match[2] or 0)) if match else (fault, 0)
     Handler.model = model = Model(path, options, fault)
     quantization, kv = options.get("quantization"), options.get("kv-cache-dtype", "auto")
-    asked = {"port": int(options.get("port", "8000")), "model": path, "max_model_len": model.max_model_len}
+    port = int(options.get("port", "8000"))
+    asked: dict[str, object] = {"port": port, "model": path, "max_model_len": model.max_model_len}
     asked |= {name.replace("-", "_"): options[name] for name in ("quantization", "kv-cache-dtype") if name in options}
     say("APIServer", f"   █▄█▀ █     █     █     █  version {VERSION}", place="api_utils.py:347")
     say("APIServer", f"non-default args: {asked}", place="api_utils.py:286")
@@ -433,14 +444,14 @@ def serve(path: str, options: dict[str, str]) -> int:
     say("EngineCore", f"CPU KV cache size: {tokens:,} tokens, Maximum concurrency: 45.50x", place="kv_cache_utils.py:2327")
     say("EngineCore", "init engine (profile, create kv cache, warmup model) took 0.01 s", place="core.py:402")
     try:
-        server = Server((options.get("host", "127.0.0.1"), asked["port"]), Handler)
+        server = Server((options.get("host", "127.0.0.1"), port), Handler)
     except OSError as error:
         print(
             f"(APIServer pid={os.getpid()}) Traceback (most recent call last):\nOSError: {error}",
             flush=True,
         )
         return 1
-    say("APIServer", f"Starting vLLM server on http://127.0.0.1:{asked['port']}", place="entry.py:140")
+    say("APIServer", f"Starting vLLM server on http://127.0.0.1:{port}", place="entry.py:140")
     if fault != "ignore-sigterm-and-fork":
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     print("INFO:     Application startup complete.", flush=True)
@@ -478,7 +489,7 @@ def bench(options: dict[str, str]) -> int:
                 "stream": True, "stream_options": {"include_usage": True}, **extra}  # fmt: skip
         begun, times, tokens = time.perf_counter(), [], 0
         try:
-            connection = http.client.HTTPConnection(base.hostname, base.port, timeout=60)
+            connection = http.client.HTTPConnection(base.hostname or "127.0.0.1", base.port, timeout=60)
             connection.request("POST", options.get("endpoint", "/v1/completions"), json.dumps(body))
             reply = connection.getresponse()
             if reply.status != 200:
