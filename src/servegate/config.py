@@ -197,6 +197,7 @@ def resolve(loaded: Loaded) -> Resolved:
         Step(session=arm.session, arm=arm.name, check=name, step=step)
         for arm in arms.values()
         for name, settings in loaded.checks.items()
+        if known[name].measure is not None
         for step in range(int(getattr(settings, "steps", config.rounds)))
     )
     models = {name: _model(loaded, arm) for name, arm in arms.items()}

@@ -2,6 +2,12 @@
 
 A check never touches the disk, a socket or a process: it is handed probes while it measures and evidence while it
 compares. Adding one is adding one module under `servegate.checks` that ends with `CHECK = Check(...)`.
+
+A check may have no measurement (`measurement=None, measure=None`): it judges what the plan and the engines' own words
+already say, costs no step of the schedule, and is compared in every run, also when an engine never started. Its sides
+then carry `NO_MEASUREMENT`, so it must not ask `not_measured`; it returns a `Comparison` whose `n` counts the facts that
+it could compare, or a `NotMeasured` of its own. Required or not, such a check is no evidence about answers: a gate with
+no other required check stays REVIEW.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from servegate.domain.blocks import Section
 from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
+from servegate.domain.plan import Plan
 from servegate.domain.records import Record, Settings
 from servegate.ports import Advance, Probes
 
@@ -21,6 +28,10 @@ M = TypeVar("M", bound=Measurement)
 
 ReadFile = Callable[[str], bytes]
 """Reads an input file that the settings name, relative to the gate config; raises UsageError when it is missing."""
+
+
+NO_MEASUREMENT = NotMeasured(reason=Reason(code="no_measurement", message="this check reads what the engine said of itself"))
+"""What stands for the measurement of a check that has none."""
 
 
 class Inputs(Record):
@@ -52,11 +63,12 @@ class ArmEvidence(Generic[M]):
 
 @dataclass(frozen=True)
 class Evidence(Generic[M]):
-    """Both arms and the inputs they were given."""
+    """Both arms and the inputs they were given; `plan` is what was to be served, None only where a test leaves it out."""
 
     baseline: ArmEvidence[M]
     candidate: ArmEvidence[M]
     inputs: Inputs | None = None
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +78,13 @@ class Check(Generic[S, M]):
     `load` reads the input files at plan time and raises UsageError with file and line; `prepare` renders them on the
     baseline's engine; `measure` does one step on one arm; `compare`, `judge` and `present` are pure functions of the
     record and run again later without any engine. `required`: without this check there is no PASS.
+    `measurement` and `measure` are None together (see the module's first lines).
     """
 
     name: str
     settings: type[S]
-    measurement: type[M]
-    measure: Callable[[Probes, S, MeasureContext[M]], M]
+    measurement: type[M] | None
+    measure: Callable[[Probes, S, MeasureContext[M]], M] | None
     compare: Callable[[Evidence[M], S], Comparison | NotMeasured]
     judge: Callable[[Comparison, S], tuple[Finding, ...]]
     present: Callable[[Comparison, Evidence[M], S, tuple[Finding, ...]], Section]
@@ -112,6 +125,6 @@ def finding(
 
 
 __all__ = [
-    "AnyCheck", "ArmEvidence", "Check", "Comparison", "Estimate", "Evidence", "Inputs", "MeasureContext", "Outcome",
-    "ReadFile", "finding", "measured", "not_measured",
+    "NO_MEASUREMENT", "AnyCheck", "ArmEvidence", "Check", "Comparison", "Estimate", "Evidence", "Inputs", "MeasureContext",
+    "Outcome", "ReadFile", "finding", "measured", "not_measured",
 ]  # fmt: skip

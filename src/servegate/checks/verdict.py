@@ -111,7 +111,7 @@ def _arm_findings(
     found = []
     if not plan.knobs:
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
-    if not any(result.check.required for result in results.values()):
+    if not any(result.check.required and result.check.measure is not None for result in results.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
     for name, side in arms.items():
         found += _engine_findings(name, side.engine)

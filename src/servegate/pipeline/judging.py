@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from servegate.artifacts import RunDirectory
-from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence
+from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence
 from servegate.checks.verdict import Judged, decide, judged, missing_section
 from servegate.config import checks_of, settings_of
 from servegate.domain.arms import Role
@@ -39,7 +39,7 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         if isinstance(comparison, NotMeasured):
             sections.append(missing_section(Judged(check, comparison, findings)))
         else:
-            sections.append(check.present(comparison, evidence_of(run, check, arms), settings[name], findings))
+            sections.append(check.present(comparison, evidence_of(run, plan, check, arms), settings[name], findings))
     envelope = run.read_run()
     files = render(
         plan,
@@ -60,7 +60,7 @@ def _judge(run: RunDirectory) -> tuple[Plan, dict[str, ArmEvidence[Measurement]]
     arms, settings = arms_of(run, plan), settings_of(plan)
     results = {}
     for name, check in checks_of(plan).items():
-        evidence = evidence_of(run, check, arms)
+        evidence = evidence_of(run, plan, check, arms)
         comparison = check.compare(evidence, settings[name])
         own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
         results[name] = judged(check, evidence, comparison, own)
@@ -75,16 +75,16 @@ def arms_of(run: RunDirectory, plan: Plan) -> dict[str, ArmEvidence[Measurement]
     return {name: ArmEvidence(run.read_engine(name), run.read_manifest(name), nothing) for name in plan.arms}
 
 
-def evidence_of(run: RunDirectory, check: AnyCheck, arms: Mapping[str, ArmEvidence[Measurement]]) -> Evidence[Any]:
+def evidence_of(run: RunDirectory, plan: Plan, check: AnyCheck, arms: Mapping[str, ArmEvidence[Measurement]]) -> Evidence[Any]:
     """Return what is recorded of one check on both arms."""
-    sides = {
-        role: ArmEvidence(
-            arms[role].engine, arms[role].manifest, run.read_measurement(role.value, check.name, check.measurement)
-        )
-        for role in Role
-    }
+
+    def side(role: Role) -> ArmEvidence[Any]:
+        known, shape = arms[role], check.measurement
+        found = NO_MEASUREMENT if shape is None else run.read_measurement(role.value, check.name, shape)
+        return ArmEvidence(known.engine, known.manifest, found)
+
     inputs = run.read_inputs(check.name, check.inputs) if check.inputs is not None else None
-    return Evidence(sides[Role.BASELINE], sides[Role.CANDIDATE], inputs)
+    return Evidence(side(Role.BASELINE), side(Role.CANDIDATE), inputs, plan)
 
 
 def _stage_row(stage: Mapping[str, Json]) -> tuple[str, str, float]:

@@ -46,7 +46,8 @@ class Measuring:
         """Keep the collaborators; nothing starts yet."""
         self.resolved, self.plan, self.run = resolved, resolved.plan, run
         self.engine, self.make_probes, self.collect, self.progress = engine, make_probes, collect, progress
-        self.checks = checks_of(resolved.plan)
+        self.checks = {name: check for name, check in checks_of(resolved.plan).items() if check.measure is not None}
+        """The checks that measure; the others have nothing to do here."""
         self.stages: list[dict[str, Json]] = []
         if (run.root / "run.json").is_file():
             # The other arm was measured before, by another process; its stages stay on record.
@@ -175,6 +176,7 @@ class ArmRun:
     def measure_step(self, session: Session, step: Step) -> None:
         """Measure one step and write the check's measurement so far."""
         check, settings = self.gate.checks[step.check], self.gate.resolved.settings[step.check]
+        assert check.measure is not None, "a check without a measurement has no step"
         probes = self.gate.make_probes(session, self.arm, step.check)
         started = time.monotonic()
         with self.gate.stage("measure", self.arm.name, step.check, step.step):
@@ -214,7 +216,7 @@ class ArmRun:
 
     def baseline(self, check: AnyCheck) -> Measurement | None:
         """Return what the baseline measured of a check, if it did and this is another arm."""
-        if self.arm.role is Role.BASELINE:
+        if self.arm.role is Role.BASELINE or check.measurement is None:
             return None
         found = self.gate.run.read_measurement(Role.BASELINE.value, check.name, check.measurement)
         return None if isinstance(found, NotMeasured) else found
@@ -224,7 +226,7 @@ class ArmRun:
         check = self.gate.checks[name]
         if check.stop is None:
             return None
-        evidence = evidence_of(self.gate.run, check, arms_of(self.gate.run, self.gate.plan))
+        evidence = evidence_of(self.gate.run, self.gate.plan, check, arms_of(self.gate.run, self.gate.plan))
         return check.stop(evidence, self.gate.resolved.settings[name])
 
     def give_up(self, reason: Reason) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from servegate.checks.accuracy.settings import AccuracySettings
@@ -14,19 +14,21 @@ from servegate.checks.contract import Inputs
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.evidence import EngineFacts, Measurement
+from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
 from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
-from tests.unit.samples import engine_facts
+from tests.unit.samples import engine_facts, plan
 
 
 @dataclass(frozen=True)
 class Example:
-    """Settings, one arm's measurement, and the facts and inputs that go with it."""
+    """Settings, one arm's measurement (None: the check has none), and the facts, inputs and plan that go with it."""
 
     settings: Settings
-    measurement: Measurement
+    measurement: Measurement | None
     facts: Callable[[str], EngineFacts] = engine_facts
     inputs: Inputs | None = None
+    plan: Plan = field(default_factory=plan)
 
 
 def accuracy() -> Example:

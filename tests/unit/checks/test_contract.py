@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from servegate.artifacts import RunDirectory, dump
 from servegate.checks import discovered
-from servegate.checks.contract import ArmEvidence, Evidence, finding
+from servegate.checks.contract import NO_MEASUREMENT, ArmEvidence, Evidence, finding
 from servegate.domain.blocks import Fold, Section
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Outcome, Severity, outcome_of
@@ -36,11 +36,13 @@ def example(name: str) -> Example:
 
 
 def evidence(example: Example, *sides: Measurement | NotMeasured) -> Evidence[Measurement]:
-    baseline, candidate = sides or (example.measurement, example.measurement)
+    own = example.measurement or NO_MEASUREMENT
+    baseline, candidate = sides or (own, own)
     return Evidence(
         ArmEvidence(example.facts("baseline"), manifest(), baseline),
         ArmEvidence(example.facts("candidate"), manifest(), candidate),
         example.inputs,
+        example.plan,
     )
 
 
@@ -53,6 +55,13 @@ def compared(name: str, example: Example) -> Comparison:
 def test_there_are_checks_and_each_is_called_as_its_module() -> None:
     assert {"accuracy", "prompts", "throughput"} <= CHECKS.keys()
     assert all(name == check.name for name, check in CHECKS.items())
+
+
+def test_a_check_measures_or_has_neither_a_measurement_nor_steps(name: str, example: Example) -> None:
+    check = CHECKS[name]
+    assert (check.measure is None) == (check.measurement is None) == (example.measurement is None)
+    if check.measure is None:
+        assert (check.inputs, check.prepare, check.stop) == (None, None, None)
 
 
 def test_settings_have_defaults_or_a_documented_required_field(name: str) -> None:
@@ -75,15 +84,20 @@ def test_identical_arms_give_no_finding_and_pass(name: str, example: Example) ->
 
 @pytest.mark.parametrize("lost", ["baseline", "candidate"])
 def test_not_measured_gives_its_reason_and_its_arm(name: str, example: Example, lost: str) -> None:
+    if example.measurement is None:
+        pytest.skip("a check without a measurement can not lose it")
     sides = (LOST, example.measurement) if lost == "baseline" else (example.measurement, LOST)
     result = CHECKS[name].compare(evidence(example, *sides), example.settings)
     assert result == NotMeasured(reason=Reason(code="lost", message=f"{lost}: nobody looked"))
 
 
 def test_a_measurement_round_trips_through_the_run_directory(name: str, example: Example, tmp_path: Path) -> None:
+    shape = CHECKS[name].measurement
+    if shape is None or example.measurement is None:
+        pytest.skip("this check has no measurement")
     run = RunDirectory.create(tmp_path / "run")
     run.write_measurement(plan(), "baseline", name, example.measurement, 1.0)
-    back = run.read_measurement("baseline", name, CHECKS[name].measurement)
+    back = run.read_measurement("baseline", name, shape)
     assert isinstance(back, Measurement)
     assert type(back) is type(example.measurement)
     assert back.to_json() == example.measurement.to_json()

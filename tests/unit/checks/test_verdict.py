@@ -15,9 +15,10 @@ from servegate.domain.records import Settings
 from tests.unit.samples import engine_facts, manifest, plan
 
 
-def a_check(name: str = "prompts", required: bool = True) -> AnyCheck:
+def a_check(name: str = "prompts", required: bool = True, measures: bool = True) -> AnyCheck:
     nothing = cast(Any, None)
-    return Check(name, Settings, Measurement, nothing, nothing, nothing, nothing, required=required)
+    shape, measure = (Measurement, cast(Any, print)) if measures else (None, None)
+    return Check(name, Settings, shape, measure, nothing, nothing, nothing, required=required)
 
 
 def measured_evidence(**partial: Reason) -> Evidence[Measurement]:
@@ -74,6 +75,13 @@ def test_precedence() -> None:
 def test_no_required_check_is_review() -> None:
     assert verdict().outcome is Outcome.REVIEW
     assert verdict(result(check=a_check("throughput", required=False))).outcome is Outcome.REVIEW
+
+
+def test_a_required_check_without_a_measurement_is_no_evidence_about_answers() -> None:
+    facts_only = a_check("engagement", measures=False)
+    assert verdict(result(check=facts_only)).outcome is Outcome.REVIEW
+    assert verdict(result(check=facts_only), result()).outcome is Outcome.PASS
+    assert verdict(result(check=facts_only, n=0), result()).outcome is Outcome.REVIEW
 
 
 def test_nothing_compared_is_review() -> None:
