@@ -52,7 +52,11 @@ def show(console: Console, found: Resolved, where: Room | str) -> None:
     arms = found.plan.arms
     sides = {name: _predicted(found.plan, arm, where, chosen.context_tokens) for name, arm in arms.items()}
     table = Table(
-        title=f"Capacity, predicted: {printable(where.source)}", title_justify="left", title_style="bold", box=None, pad_edge=False
+        title=f"Capacity, predicted: {printable(where.source)}",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
     )
     for heading in ("", *sides):
         table.add_column(heading, overflow="fold")

@@ -28,14 +28,18 @@ Row = tuple[str, str, str]
 
 @click.command("doctor", help="Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.")
 @click.option("--engine", default="vllm", metavar="PATH", help="Engine executable to look for.", show_default=True)
-@click.option("--require", "required", multiple=True, metavar="NAME", help=f"Exit 2 unless it is here: {', '.join(REQUIREMENTS)}.")
+@click.option(
+    "--require", "required", multiple=True, metavar="NAME", help=f"Exit 2 unless it is here: {', '.join(REQUIREMENTS)}."
+)
 def command(engine: str, required: tuple[str, ...]) -> None:
     """Look around and print a table; exits 0 whatever is absent, unless it was required."""
     for name in required:
         if name not in REQUIREMENTS:
             near = get_close_matches(name, REQUIREMENTS, n=1)
             hint = f", did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"--require {name!r}: no such requirement{hint}", advice=f"Requirements: {', '.join(REQUIREMENTS)}.")
+            raise UsageError(
+                f"--require {name!r}: no such requirement{hint}", advice=f"Requirements: {', '.join(REQUIREMENTS)}."
+            )
     rows = [("servegate", __version__, "ok"), *_gpu_rows(), _engine_row(engine), _lm_eval_row(), *_room_rows()]
     table = Table(box=None, pad_edge=False, show_header=False)
     marks = {"ok": ("✓", "green"), "absent": ("✗", "red"), "note": ("·", "dim")}

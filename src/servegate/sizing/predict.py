@@ -8,7 +8,7 @@ lies between them, less its CUDA context and graphs; a number outside wants an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from servegate.data.cards import Card
@@ -35,7 +35,10 @@ from servegate.sizing.shape import shape_of
 
 @dataclass(frozen=True)
 class Room:
-    """Where an arm is served: the memory of one card as programs see it, or a CPU (`card` None, `cpu` True)."""
+    """Where an arm is served: the memory of one card as programs see it, or a CPU (`card` None, `cpu` True).
+
+    `source` says where the memory is from, or why it is not known.
+    """
 
     memory_gib: float | None = None
     card: Card | None = None
@@ -57,6 +60,8 @@ class Prediction(Record):
     cards: int
     parameters: int
     weights_gib: float
+    plain_gib: float
+    """What the weights would take if nothing were quantized."""
     token_bytes: float
     layers: dict[str, int]
     """How many layers keep what: `full`, `latent`, `state`, `window of N`."""
@@ -102,6 +107,7 @@ def predict(
         "cards": serving.cards,
         "parameters": shape.parameters,
         "weights_gib": max(0.0, weights / GIB - serving.offload_gib),
+        "plain_gib": replace(scheme, linear=None).bytes_of(shape, serving.cards) / GIB,
         "token_bytes": token_bytes(shape, number, serving.cards),
         "layers": kept_by(shape.layers),
         "context_tokens": context_tokens,
@@ -138,7 +144,7 @@ def _budget(
         space = cpu_kv_gib(environment)
         return space, None if space else "VLLM_CPU_KVCACHE_SPACE is not set, so the engine takes a share of the memory", None
     if room.memory_gib is None:
-        return None, "no card is known", None
+        return None, room.source or "no card is known", None
     share = room.memory_gib * serving.utilization
     left = share - weights_gib
     if left <= 0:

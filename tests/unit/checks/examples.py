@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from servegate.checks.accuracy.settings import AccuracySettings
+from servegate.checks.capacity.settings import CapacitySettings
 from servegate.checks.contract import Inputs
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.evidence import EngineFacts, Measurement
 from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
-from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
+from tests.unit.checks import accuracy_samples, capacity_samples, prompts_evidence, throughput_samples
 from tests.unit.samples import engine_facts, plan
 
 
@@ -48,4 +49,13 @@ def throughput() -> Example:
     return Example(ThroughputSettings(), throughput_samples.arm(speeds), throughput_samples.on_gpu)
 
 
-EXAMPLES: Mapping[str, Callable[[], Any]] = {"accuracy": accuracy, "prompts": prompts, "throughput": throughput}
+def capacity() -> Example:
+    return Example(CapacitySettings(), None, capacity_samples.on_cpu, plan=capacity_samples.smollm2_plan())
+
+
+EXAMPLES: Mapping[str, Callable[[], Any]] = {
+    "accuracy": accuracy,
+    "capacity": capacity,
+    "prompts": prompts,
+    "throughput": throughput,
+}
