@@ -36,21 +36,22 @@ def present(
 
 def _summary(contrast: CapacityContrast) -> str:
     sides = (contrast.baseline, contrast.candidate)
-    weights = _change([side.weights_gib for side in sides], "{:,.2f}", "GiB of weights")
-    tokens = _change([side.tokens for side in sides], "{:,.0f}", "tokens in the KV cache")
-    return f"{weights}; {tokens}."[:300]
+    weights = _change("Weights", [side.weights_gib for side in sides], "{:,.2f}", "GiB")
+    tokens = _change("KV cache", [side.tokens for side in sides], "{:,.0f}", "tokens")
+    return f"{weights}. {tokens}."[:300]
 
 
-def _change(readings: list[Reading], form: str, unit: str) -> str:
-    engine, predicted = (
-        " -> ".join("not measured" if value is None else form.format(value) for value in values)
-        for values in ([each.engine for each in readings], [each.predicted for each in readings])
-    )
-    if all(each.engine is None for each in readings):
-        return f"{unit} not measured: {(readings[0].engine_reason or 'unknown')[:60]}"
-    if all(each.predicted is None for each in readings):
-        return f"{engine} {unit} (not predicted)"
-    return f"{engine} {unit} (predicted {predicted.replace('measured', 'predicted')})"
+def _change(what: str, readings: list[Reading], form: str, unit: str) -> str:
+    """Return what the engines said of a quantity beside what was predicted, or why either is missing."""
+
+    def both(values: list[float | None]) -> str:
+        return " -> ".join("unknown" if value is None else form.format(value) for value in values) + f" {unit}"
+
+    engine, predicted = [each.engine for each in readings], [each.predicted for each in readings]
+    said = "not predicted" if predicted == [None, None] else f"predicted {both(predicted)}"
+    if engine == [None, None]:
+        return f"{what} {said}, not measured: {(readings[0].engine_reason or 'unknown')[:80]}"
+    return f"{what} {both(engine)} ({said})"
 
 
 def _weights(contrast: CapacityContrast) -> Table:
