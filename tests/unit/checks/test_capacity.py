@@ -85,7 +85,13 @@ def test_a_gap_that_a_known_reservation_covers_is_explained() -> None:
 def test_a_gap_that_no_reservation_covers_is_unexplained() -> None:
     _contrast, findings = judged(small_card(3.0))
     assert {(item.code, item.severity) for item in findings} == {("capacity/unexplained-gap", Severity.REVIEW)}
-    assert "+3.00 GiB are kept back" in findings[0].message
+    assert "3.00 GiB are kept back" in findings[0].message
+
+
+def test_more_tokens_than_there_is_room_for_are_unexplained() -> None:
+    _contrast, findings = judged(small_card(-1.0))
+    assert {item.code for item in findings} == {"capacity/unexplained-gap"}
+    assert "more than the weights leave" in findings[0].message
 
 
 def test_an_engine_that_never_started_is_not_measured_and_still_predicted() -> None:

@@ -78,7 +78,13 @@ def tokens(prediction: Prediction, facts: EngineFacts | None, weights_read: Read
             f"{missing - heavier:.2f} GiB are kept back; about {reserve:.2f} GiB of activations in the engine's profiling run "
             f"and up to {CONTEXT_GIB:.1f} GiB of CUDA context and graphs are to be expected",
         )
-    return _state(reading, "unexplained", _ratio_hint(reading, inverse=True) or f"{missing:+.2f} GiB are kept back")
+    return _state(reading, "unexplained", _ratio_hint(reading, inverse=True) or _left(missing))
+
+
+def _left(missing: float) -> str:
+    if missing < 0:
+        return f"{-missing:.2f} GiB more than the weights leave of the memory that may be used"
+    return f"{missing:.2f} GiB are kept back"
 
 
 def _ratio_hint(reading: Reading, *, inverse: bool = False) -> str:
