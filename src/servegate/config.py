@@ -26,7 +26,7 @@ from servegate.checks.engagement.variables import meant
 from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.plan import Fingerprints, ModelSource, Plan, Setting, Step, sha256_of
 from servegate.domain.records import Json, Settings
-from servegate.engines.model_files import local_config
+from servegate.engines.model_files import local_config, read_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
 from servegate.errors import RunDirectoryError, UsageError
 from servegate.text import strict_yaml
@@ -49,6 +49,8 @@ class EngineSettings(Settings):
     """From spawn to the first generated token."""
     request_timeout_s: float = Field(default=120, gt=0)
     """Longest wait for one answer."""
+    model_config_file: str | None = Field(default=None, alias="model_config")
+    """The model's `config.json`, for predictions when the model itself is not on this machine."""
     environment: dict[str, str] = {}
     """Variables that both arms are served with."""
 
@@ -57,6 +59,7 @@ class ArmEngine(Settings):
     """What one arm overrides of `engine`."""
 
     executable: str | None = None
+    model_config_file: str | None = Field(default=None, alias="model_config")
 
 
 class ArmSettings(Settings):
@@ -197,8 +200,7 @@ def resolve(loaded: Loaded) -> Resolved:
         if known[name].measure is not None
         for step in range(int(getattr(settings, "steps", config.rounds)))
     )
-    source = str(baseline.config.options.get("model", ""))
-    model_config = local_config(source)
+    models = {name: _model(loaded, arm) for name, arm in arms.items()}
     plan = Plan(
         gate=config.gate,
         description=config.description,
@@ -209,15 +211,10 @@ def resolve(loaded: Loaded) -> Resolved:
         checks=checks,
         inputs=hashes,
         schedule=schedule,
-        model=ModelSource(
-            source=source,
-            revision=_text_or_none(baseline.config.options.get("revision")),
-            revision_reason="the serving config names no revision" if "revision" not in baseline.config.options else None,
-            config=model_config,
-            config_reason=None if model_config is not None else "the model is not a directory on this machine",
-        ),
+        model=models[baseline.name],
         fingerprints=_fingerprints(config, checks, hashes, arms),
         rounds=config.rounds,
+        other_models={name: model for name, model in models.items() if model != models[baseline.name]},
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]
     warnings += [
@@ -427,7 +424,7 @@ def _fields_at(model: type[BaseModel], location: Iterable[int | str]) -> list[st
             if not nested:
                 return []
             current = nested[-1]
-    return list(current.model_fields)
+    return [info.alias or name for name, info in current.model_fields.items()]
 
 
 def _place(name: str, sources: Mapping[str, str], key: tuple[Any, ...]) -> str:
@@ -476,6 +473,30 @@ def _arm(loaded: Loaded, role: Role, session: int) -> Arm:
         config=serving,
         argv=argv(serving, executable),
         environment=environment,
+    )
+
+
+def _model(loaded: Loaded, arm: Arm) -> ModelSource:
+    """Return what an arm serves; its config is the model's own, or the one that the gate config names."""
+    options = arm.config.options
+    source = str(options.get("model", ""))
+    config = local_config(source)
+    arms = loaded.config.arms
+    settings: ArmSettings = getattr(arms, arm.role.value)
+    named = settings.engine.model_config_file or loaded.config.engine.model_config_file
+    if config is None and named is not None:
+        config = read_config(loaded.directory / named)
+        if config is None:
+            key = "engine.model_config" if settings.engine.model_config_file is None else f"arms.{arm.name}.engine.model_config"
+            place = _place(key, loaded.sources, tuple(key.split(".")))
+            path = loaded.directory / named
+            raise UsageError(f"{place}: {key!r}: {path} does not exist", advice=_near_files(path))
+    return ModelSource(
+        source=source,
+        revision=_text_or_none(options.get("revision")),
+        revision_reason="the serving config names no revision" if "revision" not in options else None,
+        config=config,
+        config_reason=None if config is not None else "the model is not a directory on this machine",
     )
 
 

@@ -339,3 +339,57 @@ def test_log_lines_in_ci_never_start_a_workflow_command(here: Path) -> None:
     done = servegate(here, "run")
     assert done.returncode == 2
     assert not any(line.lstrip().startswith("::") for line in (done.stdout + done.stderr).splitlines())
+
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "fp8-qwen3-8b" / "servegate.yaml")
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+
+
+def test_plan_predicts_capacity_for_a_card_that_is_not_here(tmp_path: Path) -> None:
+    shown = servegate(tmp_path, "plan", "--config", EXAMPLE, "--card", "H200", **NO_GPU)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    rows = {line.split("  ")[0]: line for line in shown.stdout.partition("Capacity, predicted")[2].splitlines()}
+    assert "15.26 GiB, 16-bit" in rows["weights"]
+    assert "8.79 GiB, fp8 per channel" in rows["weights"]
+    assert "at most 825,456" in rows["tokens in the KV cache"]
+    assert "at most 872,512" in rows["tokens in the KV cache"]
+    assert "tok/s" in rows["decode ceiling"]
+    assert sorted(tmp_path.iterdir()) == []
+
+
+def test_plan_predicts_for_memory_alone_without_a_speed(tmp_path: Path) -> None:
+    shown = servegate(tmp_path, "plan", "--config", EXAMPLE, "--vram", "24", **NO_GPU)
+    assert "at most 49,680" in shown.stdout
+    assert "no bandwidth is known" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--card", "H20"), "did you mean 'H200'"),
+        (("--vram", "0"), "not a size of a card"),
+        (("--vram", "nan"), "not a size of a card"),
+    ],
+)
+def test_plan_refuses_a_card_that_is_none(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    shown = servegate(tmp_path, "plan", "--config", EXAMPLE, *arguments, **NO_GPU)
+    assert shown.returncode == 2
+    assert said in shown.stderr
+
+
+def test_a_model_config_that_is_not_there_names_its_line(here: Path) -> None:
+    text = (here / "servegate.yaml").read_text()
+    (here / "servegate.yaml").write_text(text.replace("engine: {", "engine: {model_config: shape.json, "))
+    shown = servegate(here, "plan", "--vram", "24")
+    assert shown.returncode == 2
+    assert "servegate.yaml:6: 'engine.model_config': shape.json does not exist" in shown.stderr
+    (here / "shape.json").write_text('{"model_type": "of tomorrow"}')
+    unknown = servegate(here, "plan", "--vram", "24")
+    assert unknown.returncode == 0
+    assert "not predicted: the layers of model_type 'of tomorrow' are not known" in unknown.stdout
+
+
+def test_doctor_refuses_a_requirement_that_nobody_knows(tmp_path: Path) -> None:
+    shown = servegate(tmp_path, "doctor", "--require", "fp8native")
+    assert shown.returncode == 2
+    assert "did you mean 'fp8-native'" in shown.stderr

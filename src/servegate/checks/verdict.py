@@ -157,19 +157,25 @@ def _version_findings(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]]) 
 
 def _environment_findings(baseline: Manifest, candidate: Manifest) -> list[Finding]:
     """Answers and speed of different hardware or drivers can not be told from those of the change."""
-    cards = [sorted((gpu.name, gpu.compute_capability) for gpu in side.gpus) for side in (baseline, candidate)]
+    cards = [sorted((gpu.name, gpu.compute_capability, gpu.mig) for gpu in side.gpus) for side in (baseline, candidate)]
     pairs = [("GPUs", *map(_named, cards)), ("driver", baseline.driver, candidate.driver)]
     if not any(cards):
         pairs.append(("CPU", baseline.cpu, candidate.cpu))
-    return [
+    found = [
         finding(ARMS, "environment-differs", Severity.NOT_COMPARABLE, f"the arms ran on different {what}: {a} and {b}")
         for what, a, b in pairs
         if a != b
     ]
+    ids = [sorted(gpu.uuid for gpu in side.gpus) for side in (baseline, candidate)]
+    if not found and ids[0] != ids[1]:
+        # Equal cards of two runners: answers can be compared; speed varies from card to card.
+        message = "the arms ran on two cards of one kind, so a small difference in speed may be the card's: "
+        found.append(finding(ARMS, "other-card", Severity.INFO, message + " and ".join(", ".join(each) for each in ids)))
+    return found
 
 
-def _named(cards: list[tuple[str, str]]) -> str:
-    return ", ".join(name for name, _capability in cards) or "none"
+def _named(cards: list[tuple[str, str, bool]]) -> str:
+    return ", ".join(f"{name} (MIG)" if mig else name for name, _capability, mig in cards) or "none"
 
 
 def _scope(arms: Mapping[str, ArmEvidence[Measurement]]) -> Scope:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -14,18 +15,31 @@ from rich.text import Text
 
 from servegate import __version__
 from servegate.cli.terminal import printable
-from servegate.errors import EngineError, MeasurementError
+from servegate.errors import EngineError, MeasurementError, UsageError
 from servegate.manifest import host_gpus
+from servegate.sizing.cards import FP8_CAPABILITY, has_native_fp8
 from servegate.subprocesses import run
 
+REQUIREMENTS = ("gpu", "fp8-native")
+"""What `--require` knows; `fp8-native`: every card multiplies FP8 itself, instead of unpacking the weights to 16 bits."""
 Row = tuple[str, str, str]
 """(what, what was found, mark): mark is `ok`, `absent` or `note`."""
 
 
 @click.command("doctor", help="Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.")
 @click.option("--engine", default="vllm", metavar="PATH", help="Engine executable to look for.", show_default=True)
-def command(engine: str) -> None:
-    """Look around and print a table; always exits 0, since an absence may be what the user wanted to know."""
+@click.option(
+    "--require", "required", multiple=True, metavar="NAME", help=f"Exit 2 unless it is here: {', '.join(REQUIREMENTS)}."
+)
+def command(engine: str, required: tuple[str, ...]) -> None:
+    """Look around and print a table; exits 0 whatever is absent, unless it was required."""
+    for name in required:
+        if name not in REQUIREMENTS:
+            near = get_close_matches(name, REQUIREMENTS, n=1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise UsageError(
+                f"--require {name!r}: no such requirement{hint}", advice=f"Requirements: {', '.join(REQUIREMENTS)}."
+            )
     rows = [("servegate", __version__, "ok"), *_gpu_rows(), _engine_row(engine), _lm_eval_row(), *_room_rows()]
     table = Table(box=None, pad_edge=False, show_header=False)
     marks = {"ok": ("✓", "green"), "absent": ("✗", "red"), "note": ("·", "dim")}
@@ -33,6 +47,22 @@ def command(engine: str) -> None:
         symbol, style = marks[mark]
         table.add_row(Text(symbol, style=style), Text(what, style="bold"), Text(printable(found), overflow="fold"))
     Console(highlight=False).print(table)
+    lacking = [reason for name in dict.fromkeys(required) if (reason := lacks(name)) is not None]
+    if lacking:
+        raise UsageError("; ".join(lacking), advice="The table above says what is here; nothing was started.")
+
+
+def lacks(requirement: str) -> str | None:
+    """Return why a requirement is not met on this machine, or None when it is; every card has to meet it."""
+    gpus, _driver, _cuda, reason = host_gpus()
+    if not gpus:
+        return f"{requirement} is required and there is no GPU: {reason}"
+    if requirement == "gpu":
+        return None
+    unfit = [gpu for gpu in gpus if not has_native_fp8(gpu.compute_capability)]
+    named = ", ".join(f"{gpu.name} (compute capability {gpu.compute_capability})" for gpu in unfit)
+    need = ".".join(map(str, FP8_CAPABILITY))
+    return f"{requirement} is required, compute capability {need} or newer, and not met by {named}" if unfit else None
 
 
 def _gpu_rows() -> list[Row]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from servegate.artifacts import dump
+from servegate.cli import capacity
 from servegate.cli.options import plan_options, resolved
 from servegate.cli.terminal import Terminal, printable, reader_may_leave
 from servegate.config import Resolved
@@ -20,16 +21,21 @@ from servegate.domain.records import Json
 
 @click.command("plan", help="Print the effective plan: arguments of both arms, knobs, settings with source, schedule.")
 @plan_options
+@click.option("--card", metavar="NAME", help="Predict capacity for this card, such as H200; no GPU is needed.")
+@click.option("--vram", type=float, metavar="GIB", help="Predict capacity for a card of this much memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-def command(config: Path | None, as_json: bool, **options: Any) -> None:
+def command(config: Path | None, card: str | None, vram: float | None, as_json: bool, **options: Any) -> None:
     """Print the plan."""
     found = resolved(config, **options)
+    where = capacity.room(found.plan, card, vram)
     console = Terminal(highlight=False)
     with reader_may_leave():
         if as_json:
             click.echo(dump(found.plan.to_json()).decode(), nl=False)
-        else:
-            show(console if console.is_terminal else Terminal(highlight=False, width=200), found)
+            return
+        console = console if console.is_terminal else Terminal(highlight=False, width=200)
+        show(console, found)
+        capacity.show(console, found, where)
 
 
 def show(console: Console, found: Resolved) -> None:

@@ -14,6 +14,7 @@ from servegate.config import Resolved
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, Manifest
 from servegate.engines.environment import engine_environment
+from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
 from servegate.engines.vllm import VllmEngine, find_executable
 from servegate.manifest import collect
 from servegate.pipeline import Measuring
@@ -31,10 +32,13 @@ def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], M
     """Return what measures a resolved gate into a run directory.
 
     Raises:
-        UsageError: an engine executable is not there; looked for before any directory is made.
+        UsageError: an engine executable is not there, or the machine lacks what its start needs; looked for before any
+            directory is made.
     """
     for arm in found.plan.arms.values():
         find_executable(arm.executable, os.environ.get("PATH"))
+        check_shared_memory(arm, shared_memory_bytes())
+        check_hub_cache(arm, engine_environment(os.environ, arm.environment))
 
     def make(directory: RunDirectory) -> Measuring:
         engine = VllmEngine(

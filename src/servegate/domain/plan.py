@@ -74,6 +74,12 @@ class Plan(Record):
     model: ModelSource
     fingerprints: Fingerprints
     rounds: int
+    other_models: dict[str, ModelSource] = {}
+    """Models of arms that serve another one than `model`, such as a checkpoint that was quantized before."""
+
+    def model_of(self, arm: str) -> ModelSource:
+        """Return the model that an arm serves."""
+        return self.other_models.get(arm, self.model)
 
     def fingerprint(self) -> str:
         """Return the sha256 of the plan's canonical JSON."""

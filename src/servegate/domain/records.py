@@ -33,8 +33,8 @@ class Settings(BaseModel):
     )
 
     def to_json(self) -> dict[str, Json]:
-        """Return the settings as plain JSON values; tuples become lists."""
-        data: dict[str, Json] = self.model_dump(mode="python")
+        """Return the settings as plain JSON values under the names that people write; tuples become lists."""
+        data: dict[str, Json] = self.model_dump(mode="python", by_alias=True)
         return {key: _plain(value) for key, value in data.items()}
 
 

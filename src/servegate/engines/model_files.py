@@ -41,7 +41,7 @@ def local_config(source: str) -> Json | None:
     for pattern in _WEIGHTS:
         for shard in sorted(path.glob(pattern)):
             _check_shard(shard)
-    return _config(path / "config.json")
+    return read_config(path / "config.json")
 
 
 def _check_shard(shard: Path) -> None:
@@ -69,7 +69,12 @@ def _check_shard(shard: Path) -> None:
         )
 
 
-def _config(path: Path) -> Json | None:
+def read_config(path: Path) -> Json | None:
+    """Return a parsed `config.json`, or None when there is no such file.
+
+    Raises:
+        UsageError: the file is too large, can not be read, or is no JSON object.
+    """
     if not path.is_file():
         return None
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from servegate.checks.accuracy.settings import AccuracySettings
+from servegate.checks.capacity.settings import CapacitySettings
 from servegate.checks.contract import Inputs
 from servegate.checks.engagement.settings import EngagementSettings
 from servegate.checks.prompts.settings import PromptsSettings
@@ -17,7 +18,7 @@ from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.evidence import EngineFacts, Measurement, Quantization, Requested
 from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
-from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
+from tests.unit.checks import accuracy_samples, capacity_samples, prompts_evidence, throughput_samples
 from tests.unit.samples import arm, engine_facts, plan
 
 
@@ -58,9 +59,14 @@ def engagement() -> Example:
     return Example(EngagementSettings(), None, facts, plan=same)
 
 
+def capacity() -> Example:
+    return Example(CapacitySettings(), None, capacity_samples.on_cpu, plan=capacity_samples.smollm2_plan())
+
+
 EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "accuracy": accuracy,
     "engagement": engagement,
+    "capacity": capacity,
     "prompts": prompts,
     "throughput": throughput,
 }

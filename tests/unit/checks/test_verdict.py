@@ -138,11 +138,20 @@ def gpu(name: str = "H200", capability: str = "9.0") -> Gpu:
         (manifest(gpus=(gpu(),), driver="580"), manifest(gpus=(gpu(),), driver="590")),
         (manifest(cpu="a"), manifest(cpu="b")),
         (manifest(gpus=(gpu(),)), manifest()),
+        (manifest(gpus=(gpu(),)), manifest(gpus=(gpu().model_copy(update={"mig": True}),))),
     ],
 )
 def test_different_hardware_or_driver_is_not_comparable(first: Manifest, second: Manifest) -> None:
     made = verdict(result(found(Severity.FAIL)), manifests=(first, second))
     assert made.outcome is Outcome.NOT_COMPARABLE
+
+
+def test_two_cards_of_one_kind_are_told_and_block_nothing() -> None:
+    other = gpu().model_copy(update={"uuid": "GPU-2"})
+    made = verdict(result(), manifests=(manifest(gpus=(gpu(),)), manifest(gpus=(other,))))
+    assert made.outcome is Outcome.PASS
+    assert [(item.code, item.severity) for item in made.findings] == [("arms/other-card", Severity.INFO)]
+    assert "GPU-1 and GPU-2" in made.findings[0].message
 
 
 def test_an_engine_that_did_not_start_is_an_error_and_its_exception_is_the_headline() -> None:
