@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from servegate.domain.blocks import Section
 from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
-from servegate.domain.records import Record, Settings
+from servegate.domain.records import Json, Record, Settings
 from servegate.ports import Advance, Probes
 
 S = TypeVar("S", bound=Settings)
@@ -57,6 +57,8 @@ class Evidence(Generic[M]):
     baseline: ArmEvidence[M]
     candidate: ArmEvidence[M]
     inputs: Inputs | None = None
+    model: Json | None = None
+    """The baseline model's config.json, when the plan knows it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Check(Generic[S, M]):
     items: Callable[[S, Inputs | None], int | None] = field(default=lambda _settings, _inputs: None)
     """How many items one step has, for the progress display."""
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
+    last: bool = False
+    """Measure after the others: this check is the one that may cost the engine its life."""
 
 
 AnyCheck = Check[Any, Any]

@@ -39,7 +39,9 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         if isinstance(comparison, NotMeasured):
             sections.append(missing_section(Judged(check, comparison, findings)))
         else:
-            sections.append(check.present(comparison, evidence_of(run, check, arms), settings[name], findings))
+            sections.append(
+                check.present(comparison, evidence_of(run, check, arms, plan.model.config), settings[name], findings)
+            )
     envelope = run.read_run()
     files = render(
         plan,
@@ -60,7 +62,7 @@ def _judge(run: RunDirectory) -> tuple[Plan, dict[str, ArmEvidence[Measurement]]
     arms, settings = arms_of(run, plan), settings_of(plan)
     results = {}
     for name, check in checks_of(plan).items():
-        evidence = evidence_of(run, check, arms)
+        evidence = evidence_of(run, check, arms, plan.model.config)
         comparison = check.compare(evidence, settings[name])
         own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
         results[name] = judged(check, evidence, comparison, own)
@@ -75,8 +77,10 @@ def arms_of(run: RunDirectory, plan: Plan) -> dict[str, ArmEvidence[Measurement]
     return {name: ArmEvidence(run.read_engine(name), run.read_manifest(name), nothing) for name in plan.arms}
 
 
-def evidence_of(run: RunDirectory, check: AnyCheck, arms: Mapping[str, ArmEvidence[Measurement]]) -> Evidence[Any]:
-    """Return what is recorded of one check on both arms."""
+def evidence_of(
+    run: RunDirectory, check: AnyCheck, arms: Mapping[str, ArmEvidence[Measurement]], model: Json | None
+) -> Evidence[Any]:
+    """Return what is recorded of one check on both arms; `model` is the config.json of the plan."""
     sides = {
         role: ArmEvidence(
             arms[role].engine, arms[role].manifest, run.read_measurement(role.value, check.name, check.measurement)
@@ -84,7 +88,7 @@ def evidence_of(run: RunDirectory, check: AnyCheck, arms: Mapping[str, ArmEviden
         for role in Role
     }
     inputs = run.read_inputs(check.name, check.inputs) if check.inputs is not None else None
-    return Evidence(sides[Role.BASELINE], sides[Role.CANDIDATE], inputs)
+    return Evidence(sides[Role.BASELINE], sides[Role.CANDIDATE], inputs, model)
 
 
 def _stage_row(stage: Mapping[str, Json]) -> tuple[str, str, float]:

@@ -164,7 +164,7 @@ class ArmRun:
                 self.measure_step(session, step)
             except MeasurementError as error:
                 self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
-                self.lose(step.check, Reason(code="measurement_failed", message=error.what))
+                self.lose(step.check, Reason(code=error.reason_code, message=error.what))
                 continue
             early = None if self.arm.role is Role.BASELINE else self.early_failure(step.check)
             if early is not None:
@@ -183,11 +183,12 @@ class ArmRun:
             with self.gate.progress.stage(title, self.arm.name, check.items(settings, inputs)) as advance:
                 context = MeasureContext(self.arm.name, step.step, session.facts, inputs, self.baseline(check), advance)
                 measurement = check.measure(probes, settings, context)
+            name = step.check
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+            earlier = self.done.get(name)
+            # Kept before the engine is looked at: what a dead engine had answered is evidence, recorded as a part.
+            self.done[name] = measurement if earlier is None else earlier.joined(measurement)
             session.ensure_alive()
-        name = step.check
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
-        earlier = self.done.get(name)
-        self.done[name] = measurement if earlier is None else earlier.joined(measurement)
         self.left[name] -= 1
         if self.left[name]:
             self.write(name, Reason(code="unfinished", message=f"{self.left[name]} more rounds were planned"))
@@ -224,7 +225,7 @@ class ArmRun:
         check = self.gate.checks[name]
         if check.stop is None:
             return None
-        evidence = evidence_of(self.gate.run, check, arms_of(self.gate.run, self.gate.plan))
+        evidence = evidence_of(self.gate.run, check, arms_of(self.gate.run, self.gate.plan), self.gate.plan.model.config)
         return check.stop(evidence, self.gate.resolved.settings[name])
 
     def give_up(self, reason: Reason) -> None:
