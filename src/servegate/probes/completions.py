@@ -104,6 +104,7 @@ class Watch:
     """Counts failures in a row, and says when no further request is worth sending."""
 
     def __init__(self, concurrency: int) -> None:
+        """Start with nothing seen; `concurrency` calls are in flight at once."""
         self._most_timeouts = max(TIMEOUTS_BEFORE_GIVING_UP, concurrency)
         self._refusals = 0
         self._timeouts = 0

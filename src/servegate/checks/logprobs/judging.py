@@ -18,7 +18,7 @@ FEWEST_CLUSTERS_TO_FAIL = 10
 """Below so many windows the spread between them is too poorly known to condemn a candidate."""
 LEAST_OWN_TOKENS, LEAST_OWN_SAMPLES = 8192, 64
 HEAVY_SHARE, HEAVY_RATIO = 0.5, 100.0
-"""Own-traffic KL hangs on few tokens when 1 % of them make up half of it, or one is this many times likelier in the candidate."""
+"""Own-traffic KL hangs on few tokens when 1 % of them make up half of it, or one is so many times likelier in the candidate."""
 MOST_REFS = 20
 ENOUGH_EQUAL = 1000
 
@@ -33,7 +33,7 @@ def judge(comparison: Comparison, settings: LogprobsSettings) -> tuple[Finding, 
     remarks = _remarks(between)
     small = _small(between, settings.limits)
     if small:
-        return (*small, *gaps, *remarks)
+        return (*small, *_smoke(between, settings.limits), *gaps, *remarks)
     return (*_ratio(comparison, between, settings.limits), *_smoke(between, settings.limits), *gaps, *remarks)
 
 
@@ -109,8 +109,8 @@ def _gaps(comparison: Comparison, between: Between) -> tuple[Finding, ...]:
         found.append(
             _finding(
                 "missing-logprobs", Severity.REVIEW,
-                f"{between.lost} positions are left out, since an arm gave them no usable logprob ({between.lost_right_only} of "
-                f"them the candidate alone). Minus infinity: baseline {arms.clamped[0]}, candidate {arms.clamped[1]}; "
+                f"{between.lost} positions are left out, since an arm gave them no usable logprob ({between.lost_right_only} "
+                f"of them the candidate alone). Minus infinity: baseline {arms.clamped[0]}, candidate {arms.clamped[1]}; "
                 f"missing or NaN: {arms.missing[0]} and {arms.missing[1]}",
                 rule="positions without a usable logprob", value=float(between.lost), operator=">", limit=0.0,
             )
@@ -130,8 +130,8 @@ def _small(between: Between, limits: Limits) -> tuple[Finding, ...]:
     return (
         _finding(
             "small-model", Severity.REVIEW,
-            f"a model of {size / 1e6:,.0f} M parameters only informs here, it neither passes nor fails (the limits are made for "
-            f"{limits.smallest_parameters / 1e6:,.0f} M and more)",
+            f"a model of {size / 1e6:,.0f} M parameters only informs here, it neither passes nor fails (the limits are made "
+            f"for {limits.smallest_parameters / 1e6:,.0f} M and more)",
             rule="parameters of the model", value=float(size), operator="<", limit=float(limits.smallest_parameters),
         ),
     )  # fmt: skip

@@ -118,7 +118,7 @@ def _windows(
     current, waiting = -1, list[int]()
     for document, ids in pieces:
         if document != current:
-            if SHORTEST_WINDOW <= len(waiting) and len(found) < most:
+            if len(waiting) >= SHORTEST_WINDOW and len(found) < most:
                 add(current, waiting)
             current, waiting = document, []
         waiting += ids
@@ -127,7 +127,7 @@ def _windows(
             waiting = waiting[length:]
         if len(found) >= most:
             return tuple(found)
-    if SHORTEST_WINDOW <= len(waiting):
+    if len(waiting) >= SHORTEST_WINDOW:
         add(current, waiting)
     return tuple(found)
 

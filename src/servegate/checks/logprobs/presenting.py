@@ -11,7 +11,8 @@ from servegate.checks.logprobs.record import LogprobsMeasurement
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.logprobs.tables import buckets, ladder, moved, worst
 from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Point, Section, Series, Text
-from servegate.domain.judgement import Comparison, Finding, Outcome, outcome_of, worst as worst_outcome
+from servegate.domain.judgement import Comparison, Finding, Outcome, outcome_of
+from servegate.domain.judgement import worst as worst_outcome
 
 Side = tuple[str, Contrast]
 
@@ -104,7 +105,7 @@ def _facts(between: Between, noise: tuple[Side, ...], settings: LogprobsSettings
         bounds = between.bounds
         lines += [
             Fact(name="KL, top-k lower bound", value=_shown(bounds.kl_at_least, 5),
-                 note="nats per token, baseline against candidate, from the top tokens and one rest cell; the truth is not less"),
+                 note="nats per token, from the top tokens and one rest cell: the truth is not less"),
             Fact(name="Total variation, top-k bounds",
                  value=f"{bounds.tv_at_least.value:.2%} to {bounds.tv_at_most.value:.2%}",
                  note="least possible chance that the arms draw different tokens at temperature 1"),
@@ -177,10 +178,10 @@ def _how(between: Between, settings: LogprobsSettings) -> Fold:
         "Both arms score the same token ids; nothing is generated. The perplexity ratio is exp(mean of ln p_baseline - ln "
         "p_candidate) over all compared tokens. Tokens of one window move together, so the window (or the document, from 30 "
         "documents on) is the unit of the interval. A logprob of minus infinity, NaN or null is counted and never averaged. "
-        f"PASS needs the ratio below {limits.ppl_ratio_pass:g} with 95 % confidence on at least {limits.smallest_tokens:,} tokens "
-        f"and {limits.smallest_clusters} windows; FAIL needs it above {limits.ppl_ratio_fail:g} with 95 % confidence. All else "
-        "informs. An exact divergence over the vocabulary is not available from an engine's interface: what is shown is a bound "
-        "from the top tokens, or an estimate from drawn answers, and says so."
+        f"PASS needs the ratio below {limits.ppl_ratio_pass:g} with 95 % confidence on at least {limits.smallest_tokens:,} "
+        f"tokens and {limits.smallest_clusters} windows; FAIL needs it above {limits.ppl_ratio_fail:g} with 95 % confidence. All else "
+        "informs. An exact divergence over the vocabulary is not available from an engine's interface: what is shown is a "
+        "bound from the top tokens, or an estimate from drawn answers, and says so."
     )
     size = between.arms.parameters
     known = (

@@ -98,7 +98,7 @@ class LogprobsMeasurement(Measurement):
     def _is_whole(self) -> Self:
         if len({(one.window_id, one.round) for one in self.windows}) != len(self.windows):
             raise ValueError("two windows have the same id and round")
-        items = (*self.windows, *self.samples)
+        items: tuple[Window | Sample, ...] = (*self.windows, *self.samples)
         needed = max((item.first_row + item.rows for item in items), default=0)
         lengths = {len(column) for column in self.columns.values()} or {0}
         if len(lengths) != 1 or needed > max(lengths) or any(item.first_row < 0 or item.rows < 0 for item in items):
