@@ -11,11 +11,12 @@ from typing import Any
 
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import Inputs
+from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.evidence import EngineFacts, Measurement
 from servegate.domain.records import Settings
-from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
+from tests.unit.checks import accuracy_samples, logprobs_samples, prompts_evidence, throughput_samples
 from tests.unit.samples import engine_facts
 
 
@@ -34,6 +35,10 @@ def accuracy() -> Example:
     return Example(AccuracySettings(), accuracy_samples.arm(scores, scores))
 
 
+def logprobs() -> Example:
+    return Example(LogprobsSettings(), logprobs_samples.many(), inputs=logprobs_samples.inputs())
+
+
 def prompts() -> Example:
     same = prompts_evidence.evidence({"a": ["An answer.", "An answer."]}, {})
     measurement = same.baseline.measurement
@@ -46,4 +51,9 @@ def throughput() -> Example:
     return Example(ThroughputSettings(), throughput_samples.arm(speeds), throughput_samples.on_gpu)
 
 
-EXAMPLES: Mapping[str, Callable[[], Any]] = {"accuracy": accuracy, "prompts": prompts, "throughput": throughput}
+EXAMPLES: Mapping[str, Callable[[], Any]] = {
+    "accuracy": accuracy,
+    "logprobs": logprobs,
+    "prompts": prompts,
+    "throughput": throughput,
+}

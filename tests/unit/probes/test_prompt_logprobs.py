@@ -248,7 +248,9 @@ def test_d8_what_was_scored_before_a_death_is_kept(server: CompletionsServer) ->
 
 
 def test_d11_one_text_tells_whether_it_is_supported(server: CompletionsServer) -> None:
-    serve(server, 3, w1=scores(lambda choice: choice.update(prompt_logprobs=None)), w2=says('{"object":"error","message":"4226"}'))
+    serve(
+        server, 3, w1=scores(lambda choice: choice.update(prompt_logprobs=None)), w2=says('{"object":"error","message":"4226"}')
+    )
     assert probe(server).why_unsupported((10, 1, 2), 1) is None
     assert "null" in str(probe(server).why_unsupported((11, 1, 2), 1))
     assert "4226" in str(probe(server).why_unsupported((12, 1, 2), 1))

@@ -62,6 +62,7 @@ class LogprobsSettings(Settings):
     """The same text scored by both arms, token by token."""
 
     corpus: Corpus = Corpus()
+    """The text that is scored."""
     top_k: int = Field(default=1, ge=0, le=20)
     """Likeliest tokens kept at every position: 1 tells whether the top token is the same, 20 bounds KL and total variation.
     Engines refuse more than 20 (`--max-logprobs`)."""
