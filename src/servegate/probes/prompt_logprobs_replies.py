@@ -149,12 +149,17 @@ def _top(
     shape: tuple[int, int],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """Place the k likeliest by their stated rank; of two that claim one rank the smaller id stays."""
-    top_id, top_logprob = np.full(shape, -1, dtype=np.int32), np.full(shape, np.nan, dtype=np.float32)
+    size = shape[0] * shape[1]
+    top_id, top_logprob = np.full(size, -1, dtype=np.int32), np.full(size, np.nan, dtype=np.float32)
     chosen = np.flatnonzero((rank >= 1) & (rank <= shape[1]))
-    chosen = chosen[np.argsort(-ids[chosen], kind="stable")]
-    top_id[row[chosen], rank[chosen] - 1] = ids[chosen]
-    top_logprob[row[chosen], rank[chosen] - 1] = value[chosen]
-    return top_id, top_logprob
+    place, named = row[chosen] * shape[1] + rank[chosen] - 1, ids[chosen]
+    top_id[place] = named
+    if not np.array_equal(top_id[place], named):
+        order = np.argsort(-named, kind="stable")  # the last written stays
+        chosen, place = chosen[order], place[order]
+        top_id[place] = ids[chosen]
+    top_logprob[place] = value[chosen]
+    return top_id.reshape(shape), top_logprob.reshape(shape)
 
 
 def _decoded(reply: Reply) -> _Choice:

@@ -224,6 +224,7 @@ def test_parameters_are_counted_from_the_config(config: object, millions: int) -
 
 
 @pytest.mark.parametrize("config", [None, {}, [], {"vocab_size": 1}, {**samples.BIG, "hidden_size": "4096"},
-                                    {**samples.BIG, "num_attention_heads": 0}, {**samples.BIG, "vocab_size": True}])  # fmt: skip
+                                    {**samples.BIG, "num_attention_heads": 0},
+                                    {**samples.BIG, "vocab_size": True}])  # fmt: skip
 def test_an_incomplete_config_is_not_guessed_from(config: object) -> None:
     assert parameters_of(config) is None

@@ -145,7 +145,7 @@ def test_an_empty_cell_of_the_ladder_is_unknown_and_not_zero() -> None:
 
 @pytest.mark.parametrize("values", [{"top_k": 50}, {"top_k": -1}, {"concurrency": 0}, {"corpus": {"windows": 0}}])
 def test_d9_what_no_engine_grants_is_refused_before_anything_starts(values: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="less than or equal to 20|greater than or equal to"):
+    with pytest.raises(ValidationError, match=r"less than or equal to 20|greater than or equal to"):
         LogprobsSettings.model_validate(values)
 
 

@@ -146,9 +146,15 @@ def test_d10_a_500_fails_one_text_and_not_a_number_is_read() -> None:
 
 def test_d11_null_and_garbage_are_failures() -> None:
     assert scored(body(None)).error == "the answer holds no prompt_logprobs (null)"
-    for content in (b"", b"4226", b"[]", b'{"choices": []}', b'{"choices": 1}', b"\xff\xfe", b'{"message": "4226", "object": "error"}',
-                    body([None, {"x": entry(-1)}, {}]), body([None, {"-4": entry(-1)}, {}]), body([None, [], []]),
-                    body([None, {"99999999999": entry(-1)}, {}]), b"[" * 100_000):  # fmt: skip
+    shapes = [
+        [None, {"x": entry(-1)}, {}],
+        [None, {"-4": entry(-1)}, {}],
+        [None, [], []],
+        [None, {"99999999999": entry(-1)}, {}],
+    ]
+    texts = (b"", b"4226", b"[]", b'{"choices": []}', b'{"choices": 1}', b"\xff\xfe", b"[" * 100_000)
+    stated = b'{"message": "4226", "object": "error"}'
+    for content in (*texts, stated, *map(body, shapes)):
         score = scored(content)
         assert (score.status, len(score.logprob)) == (ItemStatus.FAILED, 0)
         assert score.error

@@ -78,7 +78,8 @@ def ladder(between: Between, inputs: Inputs | None) -> list[Block]:
             title="To read the numbers against: LLaMA 3 8B on Wikitext",
             columns=(
                 Column(title="Quantization"), Column(title="Perplexity ratio", digits=4),
-                Column(title="Same top", percent=True), Column(title="RMS Δp", percent=True), Column(title="KL", unit="nats", digits=5),
+                Column(title="Same top", percent=True),
+                Column(title="RMS Δp", percent=True), Column(title="KL", unit="nats", digits=5),
             ),
             rows=(mine, *((one.step, one.ppl_ratio, one.same_top, one.rms_delta_p, one.kl_nats) for one in inputs.ladder)),
             note="From llama.cpp's tools/perplexity/README.md. Another model, text and window: indicative only. KL there is "
