@@ -180,8 +180,8 @@ def _how(between: Between, settings: LogprobsSettings) -> Fold:
         "documents on) is the unit of the interval. A logprob of minus infinity, NaN or null is counted and never averaged. "
         f"PASS needs the ratio below {limits.ppl_ratio_pass:g} with 95 % confidence on at least {limits.smallest_tokens:,} "
         f"tokens and {limits.smallest_clusters} windows; FAIL needs it above {limits.ppl_ratio_fail:g} with 95 % confidence. "
-        "All else informs. An exact divergence over the vocabulary is not available from an engine's interface: what is shown is a "
-        "bound from the top tokens, or an estimate from drawn answers, and says so."
+        "All else informs. An exact divergence over the vocabulary is not available from an engine's interface: what is "
+        "shown is a bound from the top tokens, or an estimate from drawn answers, and says so."
     )
     size = between.arms.parameters
     known = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from servegate.checks.contract import Inputs
 from servegate.checks.logprobs.comparing import Between
 from servegate.checks.logprobs.contrast import Contrast
-from servegate.checks.logprobs.record import LogprobsInputs
+from servegate.checks.logprobs.record import LogprobsInputs, Rung
 from servegate.domain.blocks import Block, Cell, Column, Table
 from servegate.domain.judgement import Comparison
 
@@ -81,11 +81,16 @@ def ladder(between: Between, inputs: Inputs | None) -> list[Block]:
                 Column(title="Same top", percent=True),
                 Column(title="RMS Δp", percent=True), Column(title="KL", unit="nats", digits=5),
             ),
-            rows=(mine, *((one.step, one.ppl_ratio, one.same_top, one.rms_delta_p, one.kl_nats) for one in inputs.ladder)),
+            rows=(mine, *(_rung(one) for one in inputs.ladder)),
             note="From llama.cpp's tools/perplexity/README.md. Another model, text and window: indicative only. KL there is "
             "over the whole vocabulary; the candidate's is the estimate on own traffic, when that was measured.",
         )
     ]  # fmt: skip
+
+
+def _rung(one: Rung) -> tuple[Cell, ...]:
+    numbers = (one.ppl_ratio, one.same_top, one.rms_delta_p, one.kl_nats)
+    return (one.step, *("not stated" if number is None else number for number in numbers))
 
 
 def worst(comparison: Comparison) -> Table:
