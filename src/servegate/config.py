@@ -196,7 +196,7 @@ def resolve(loaded: Loaded) -> Resolved:
     schedule = tuple(
         Step(session=arm.session, arm=arm.name, check=name, step=step)
         for arm in arms.values()
-        for name, settings in loaded.checks.items()
+        for name, settings in sorted(loaded.checks.items(), key=lambda item: known[item[0]].last)
         if known[name].measure is not None
         for step in range(int(getattr(settings, "steps", config.rounds)))
     )
@@ -354,7 +354,9 @@ def _reader(directory: Path, hashes: dict[str, str]) -> Callable[[str], bytes]:
 def _bundled(name: str) -> bytes:
     item = resources.files("servegate.data") / name.removeprefix(BUNDLED)
     if "/" in name or not item.is_file():
-        raise UsageError(f"{name} does not ship with servegate", advice="Bundled: bundled:prompts.jsonl.")
+        raise UsageError(
+            f"{name} does not ship with servegate", advice="Bundled: bundled:prompts.jsonl, bundled:reference_ladder.tsv."
+        )
     return item.read_bytes()
 
 

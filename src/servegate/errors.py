@@ -62,6 +62,14 @@ class MeasurementError(ServegateError):
     """A probe could not measure: the harness failed, which says nothing about the candidate."""
 
     exit_code = ExitCode.ERROR
+    reason_code = "measurement_failed"
+    """Code of the reason that stands in the run directory instead of a measurement."""
+
+
+class UnsupportedError(MeasurementError):
+    """The engine cannot do what a check needs: nothing broke, and nothing was measured."""
+
+    reason_code = "unsupported"
 
 
 class PublishError(ServegateError):

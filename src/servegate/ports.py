@@ -22,7 +22,9 @@ from servegate.domain.workload import (
     EvaluationSpec,
     LoadResult,
     LoadSpec,
+    PromptScore,
     Rendered,
+    ScoreRequest,
 )
 
 Advance = Callable[[int], None]
@@ -37,6 +39,21 @@ class Completions(Protocol):
 
     def complete(self, requests: Sequence[CompletionRequest], concurrency: int, advance: Advance) -> tuple[Completion, ...]:
         """Complete every request; a failed one comes back with its status, it never raises or goes missing."""
+
+
+class PromptLogprobs(Protocol):
+    """Scores given texts: the logprob of every token of a prompt, without generating."""
+
+    def tokenize(self, texts: Sequence[str], *, special: bool) -> tuple[tuple[int, ...], ...]:
+        """Return the token ids of each text, in order; `special` adds what the tokenizer adds to a prompt (such as BOS)."""
+
+    def why_unsupported(self, token_ids: tuple[int, ...], top_k: int) -> str | None:
+        """Score one short text; return why the engine cannot do it, or None when it can."""
+
+    def score(
+        self, requests: Sequence[ScoreRequest], top_k: int, concurrency: int, advance: Advance
+    ) -> tuple[PromptScore, ...]:
+        """Score every text; a failed one comes back with its status, it never raises or goes missing."""
 
 
 class LoadGenerator(Protocol):
@@ -60,6 +77,8 @@ class Probes:
     completions: Completions
     load_generator: LoadGenerator
     evaluator: Evaluator
+    prompt_logprobs: PromptLogprobs | None = None
+    """None where nothing can score given texts."""
 
 
 class Session(Protocol):

@@ -20,7 +20,7 @@ from servegate.domain.blocks import Section
 from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
 from servegate.domain.plan import Plan
-from servegate.domain.records import Record, Settings
+from servegate.domain.records import Json, Record, Settings
 from servegate.ports import Advance, Probes
 
 S = TypeVar("S", bound=Settings)
@@ -70,6 +70,11 @@ class Evidence(Generic[M]):
     inputs: Inputs | None = None
     plan: Plan | None = None
 
+    @property
+    def model(self) -> Json | None:
+        """The baseline model's config.json, when the plan knows it."""
+        return None if self.plan is None else self.plan.model.config
+
 
 @dataclass(frozen=True)
 class Check(Generic[S, M]):
@@ -95,6 +100,8 @@ class Check(Generic[S, M]):
     items: Callable[[S, Inputs | None], int | None] = field(default=lambda _settings, _inputs: None)
     """How many items one step has, for the progress display."""
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
+    last: bool = False
+    """Measure after the others: this check is the one that may cost the engine its life."""
 
 
 AnyCheck = Check[Any, Any]

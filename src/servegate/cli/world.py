@@ -22,6 +22,7 @@ from servegate.ports import Probes, Progress, Session
 from servegate.probes.completions import HttpCompletions
 from servegate.probes.evaluator import LmEval
 from servegate.probes.load_generator import VllmBench
+from servegate.probes.prompt_logprobs import HttpPromptLogprobs
 from servegate.subprocesses import Completed, run
 
 TOOL_TIMEOUT_S = 4 * 3600.0
@@ -79,6 +80,9 @@ class _ProbeMaker:
                 TOOL_TIMEOUT_S,
                 _run_tool,
                 request_timeout_s=self.request_timeout_s,
+            ),
+            prompt_logprobs=HttpPromptLogprobs(
+                session.endpoint, request_timeout_s=self.request_timeout_s, ensure_alive=session.ensure_alive
             ),
         )
 

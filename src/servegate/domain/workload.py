@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json, Record
 
@@ -66,6 +71,48 @@ class Completion(Record):
     cached_tokens: int | None = None
     e2e_latency_s: float | None = None
     error: str | None = None
+
+
+class ScoreRequest(Record):
+    """A text, as token ids, whose tokens are to be scored: not generated."""
+
+    id: str
+    token_ids: tuple[int, ...]
+    cache_salt: str = ""
+
+
+@dataclass(frozen=True)
+class PromptScore:
+    """What an engine says of every token of a text, n rows, row = position in the text; the first row is never scored.
+
+    `logprob` f4[n] is of the token that stands there, in nats, NaN where none is usable; `rank` i4[n] its rank from 1, -1
+    where unknown. `top_id` i4[n,k] and `top_logprob` f4[n,k] are the likeliest tokens by rank, -1 and NaN where missing.
+    `clamped` counts tokens whose logprob was minus infinity (written as -9999), `missing` those without a usable number.
+    A score whose status is not `ok` has no rows, and `error` says why.
+    """
+
+    id: str
+    status: ItemStatus
+    logprob: npt.NDArray[np.float32]
+    rank: npt.NDArray[np.int32]
+    top_id: npt.NDArray[np.int32]
+    top_logprob: npt.NDArray[np.float32]
+    clamped: int = 0
+    missing: int = 0
+    error: str | None = None
+
+    @classmethod
+    def nothing(cls, request_id: str, status: ItemStatus, error: str, top_k: int) -> PromptScore:
+        """Return the record of a text that was not scored."""
+        return cls(
+            id=request_id,
+            status=status,
+            logprob=np.zeros(0, dtype=np.float32),
+            rank=np.zeros(0, dtype=np.int32),
+            top_id=np.zeros((0, top_k), dtype=np.int32),
+            top_logprob=np.zeros((0, top_k), dtype=np.float32),
+            error=error,
+        )
 
 
 class LoadSpec(Record):

@@ -191,7 +191,11 @@ class Model:
         rows: list[Any] = [None]
         for place, number in enumerate(ids[1:], 1):
             value = -10 * chance(self.fault == "flip-some-answers", ids[max(0, place - 4) : place + 1])
-            rows.append({str(number): {"logprob": value, "rank": 1 + int(-value * 3), "decoded_token": decode([number])}})
+            rank = 1 + int(-value * 3)
+            row = {str(number): {"logprob": value, "rank": rank, "decoded_token": decode([number])}}
+            if body["prompt_logprobs"] and rank > 1:
+                row[str(number + 1)] = {"logprob": -0.1, "rank": 1, "decoded_token": decode([number + 1])}
+            rows.append(row)
         return rows
 
 

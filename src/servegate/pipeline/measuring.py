@@ -169,9 +169,8 @@ class ArmRun:
             except MeasurementError as error:
                 self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
                 last = error.why.strip().rsplit("\n", 1)[-1].strip()[:300]
-                self.lose(
-                    step.check, Reason(code="measurement_failed", message=f"{error.what}: {last}" if last else error.what)
-                )
+                message = f"{error.what}: {last}" if last and error.reason_code == "measurement_failed" else error.what
+                self.lose(step.check, Reason(code=error.reason_code, message=message))
                 continue
             early = None if self.arm.role is Role.BASELINE else self.early_failure(step.check)
             if early is not None:
@@ -191,11 +190,12 @@ class ArmRun:
             with self.gate.progress.stage(title, self.arm.name, check.items(settings, inputs)) as advance:
                 context = MeasureContext(self.arm.name, step.step, session.facts, inputs, self.baseline(check), advance)
                 measurement = check.measure(probes, settings, context)
+            name = step.check
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+            earlier = self.done.get(name)
+            # Kept before the engine is looked at: what a dead engine had answered is evidence, recorded as a part.
+            self.done[name] = measurement if earlier is None else earlier.joined(measurement)
             session.ensure_alive()
-        name = step.check
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
-        earlier = self.done.get(name)
-        self.done[name] = measurement if earlier is None else earlier.joined(measurement)
         self.left[name] -= 1
         if self.left[name]:
             self.write(name, Reason(code="unfinished", message=f"{self.left[name]} more rounds were planned"))

@@ -68,7 +68,7 @@ class HttpCompletions:
         if len({request.id for request in requests}) != len(requests):
             raise ValueError("ids of requests must be unique")
         done: dict[int, Completion] = {}
-        watch = _Watch(concurrency)
+        watch = Watch(concurrency)
         calls = [Call("/v1/completions", payload(self._endpoint.model, request)) for request in requests]
         given_up = ""
         with self._client() as client:
@@ -100,10 +100,11 @@ class HttpCompletions:
         return HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s)
 
 
-class _Watch:
+class Watch:
     """Counts failures in a row, and says when no further request is worth sending."""
 
     def __init__(self, concurrency: int) -> None:
+        """Start with nothing seen; `concurrency` calls are in flight at once."""
         self._most_timeouts = max(TIMEOUTS_BEFORE_GIVING_UP, concurrency)
         self._refusals = 0
         self._timeouts = 0

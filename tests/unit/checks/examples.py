@@ -13,12 +13,13 @@ from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.capacity.settings import CapacitySettings
 from servegate.checks.contract import Inputs
 from servegate.checks.engagement.settings import EngagementSettings
+from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.evidence import EngineFacts, Measurement, Quantization, Requested
 from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
-from tests.unit.checks import accuracy_samples, capacity_samples, prompts_evidence, throughput_samples
+from tests.unit.checks import accuracy_samples, capacity_samples, logprobs_samples, prompts_evidence, throughput_samples
 from tests.unit.samples import arm, engine_facts, plan
 
 
@@ -36,6 +37,10 @@ class Example:
 def accuracy() -> Example:
     scores = accuracy_samples.pattern(500)
     return Example(AccuracySettings(), accuracy_samples.arm(scores, scores))
+
+
+def logprobs() -> Example:
+    return Example(LogprobsSettings(), logprobs_samples.many(), inputs=logprobs_samples.inputs())
 
 
 def prompts() -> Example:
@@ -67,6 +72,7 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "accuracy": accuracy,
     "engagement": engagement,
     "capacity": capacity,
+    "logprobs": logprobs,
     "prompts": prompts,
     "throughput": throughput,
 }

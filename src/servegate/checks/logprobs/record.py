@@ -1,0 +1,106 @@
+"""What the logprobs check is given and what it records of one arm."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from servegate.checks.contract import Inputs
+from servegate.checks.prompts.records import Prompt
+from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.records import Record
+
+CORPUS = "corpus"
+
+
+class WindowInput(Record):
+    """One window as token ids; the same in both arms."""
+
+    window_id: str
+    document_id: str
+    token_ids: tuple[int, ...]
+    token_ids_sha256: str
+
+
+class Rung(Record):
+    """One step of the reference ladder; None where its source does not state the number."""
+
+    step: str
+    ppl_ratio: float | None
+    same_top: float | None
+    rms_delta_p: float | None
+    kl_nats: float | None
+
+
+class LogprobsInputs(Inputs):
+    """The corpus: as documents when loaded, as windows once the baseline's tokenizer cut it."""
+
+    documents: tuple[str, ...] = ()
+    """Text, dropped once it is cut: the windows are what is scored, and the file's hash stands in the plan."""
+    windows: tuple[WindowInput, ...] = ()
+    bos_token_ids: tuple[int, ...] = ()
+    """What stands before each window; empty when the tokenizer adds nothing."""
+    traffic: tuple[Prompt, ...] = ()
+    ladder: tuple[Rung, ...] = ()
+
+
+class Window(Record):
+    """One window scored in one round: `rows` rows of the columns from `first_row`, row = position, the first never scored."""
+
+    window_id: str
+    document_id: str
+    round: int
+    token_ids_sha256: str
+    status: ItemStatus
+    clamped: int = 0
+    """Tokens whose logprob was minus infinity."""
+    missing: int = 0
+    """Tokens without a usable logprob for another reason."""
+    error: str | None = None
+    first_row: int = 0
+    rows: int = 0
+
+
+class Sample(Record):
+    """One answer that the baseline drew at temperature 1, scored for the `scoring`-th time; its rows hold prompt and answer."""
+
+    sample_id: str
+    prompt_id: str
+    scoring: int
+    drawn_in: str = "baseline"
+    prompt_tokens: int
+    token_ids_sha256: str
+    status: ItemStatus
+    clamped: int = 0
+    missing: int = 0
+    error: str | None = None
+    first_row: int = 0
+    rows: int = 0
+
+
+class LogprobsMeasurement(Measurement):
+    """Every round of one arm.
+
+    Columns, one row a token of a text: token_id i4[R], logprob f4[R] (nats, of that token), rank i4[R], top_id i4[R,k] and
+    top_logprob f4[R,k] (likeliest first). Missing ids and ranks are -1, missing logprobs NaN.
+    """
+
+    SAMPLES: ClassVar[tuple[str, ...]] = ("windows", "samples")
+
+    windows: tuple[Window, ...]
+    samples: tuple[Sample, ...] = ()
+    top_k: int
+    logprobs_mode: str = "raw_logprobs"
+    """What the engine was told to report; without an option, vLLM reports raw logprobs."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if len({(one.window_id, one.round) for one in self.windows}) != len(self.windows):
+            raise ValueError("two windows have the same id and round")
+        items: tuple[Window | Sample, ...] = (*self.windows, *self.samples)
+        needed = max((item.first_row + item.rows for item in items), default=0)
+        lengths = {len(column) for column in self.columns.values()} or {0}
+        if len(lengths) != 1 or needed > max(lengths) or any(item.first_row < 0 or item.rows < 0 for item in items):
+            raise ValueError(f"windows and samples need {needed} rows, the columns have {sorted(lengths)}")
+        return self
