@@ -194,7 +194,7 @@ def resolve(loaded: Loaded) -> Resolved:
         Step(session=arm.session, arm=arm.name, check=name, step=step)
         for arm in arms.values()
         for name, settings in loaded.checks.items()
-        for step in range(int(getattr(settings, "steps", config.rounds)))
+        for step in range(known[name].steps(settings, inputs.get(name), config.rounds))
     )
     source = str(baseline.config.options.get("model", ""))
     model_config = local_config(source)

@@ -121,3 +121,16 @@ def judged(found: Evidence[PromptsMeasurement], **limits: Any) -> dict[str, Find
 
 def item(comparison: Comparison, prompt_id: str) -> dict[str, Any]:
     return next(one for one in comparison.items if one["prompt_id"] == prompt_id)
+
+
+def contracts_only(
+    whole: PromptsMeasurement, asked: set[str], rounds: tuple[int, ...], lose: tuple[str, int] | None = None
+) -> PromptsMeasurement:
+    """Return a measurement whose named rounds asked only the prompts with a contract."""
+    answers = tuple(
+        one
+        for one in whole.answers
+        if (one.round not in rounds or one.prompt_id in asked) and (one.prompt_id, one.round) != lose
+    )
+    kinds = tuple(one.model_copy(update={"asked": "contracts" if one.round in rounds else "all"}) for one in whole.rounds)
+    return PromptsMeasurement(rounds=kinds, answers=answers, columns=whole.columns)
