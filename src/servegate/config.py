@@ -24,6 +24,7 @@ from servegate.checks import discovered
 from servegate.checks.contract import AnyCheck, Inputs
 from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.plan import Fingerprints, ModelSource, Plan, Setting, Step, sha256_of
+from servegate.domain.policies import ROUNDS, PolicyName, with_policy
 from servegate.domain.records import Json, Settings
 from servegate.engines.model_files import local_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
@@ -33,6 +34,8 @@ from servegate.text import strict_yaml
 GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
 """Prefix of input files that ship with servegate, such as `bundled:prompts.jsonl`."""
+POLICY_SOURCE = "policy"
+"""Where a setting comes from that the policy gave."""
 MAX_INPUT_BYTES = 64 << 20
 
 
@@ -91,7 +94,8 @@ class GateConfig(Settings):
 
     version: Literal[1]
     gate: str = Field(pattern=f"^{GATE_NAME}$")
-    policy: Literal["standard"] = "standard"
+    policy: PolicyName = "standard"
+    """How much evidence is wanted and how much loss accepted; single numbers under `checks` override it."""
     description: str = Field(default="", max_length=4_000)
     """A few lines of Markdown about the change, shown at the top of the report."""
     arms: ArmsSettings
@@ -156,6 +160,9 @@ def load(path: Path | None, overrides: Overrides) -> Loaded:
     sources = {".".join(map(str, key)): f"{name}:{line}" for key, line in lines.items()}
     data = _overridden(data, overrides, sources, directory)
     config = _validated(GateConfig, data, name, sources, ())
+    if isinstance(data, dict) and "rounds" not in data:
+        config = config.model_copy(update={"rounds": ROUNDS[config.policy]})
+        sources["rounds"] = POLICY_SOURCE
     known = discovered()
     checks: dict[str, Settings] = {}
     for check, values in config.checks.items():
@@ -164,7 +171,9 @@ def load(path: Path | None, overrides: Overrides) -> Loaded:
                 f"{_place(name, sources, ('checks', check))}: no check is called {check!r}{_did_you_mean(check, known)}",
                 advice=f"Checks: {', '.join(known)}.",
             )
-        checks[check] = _validated(known[check].settings, values, name, sources, ("checks", check))
+        filled, added = with_policy(config.policy, check, values)
+        sources.update({f"checks.{check}.{dotted}": POLICY_SOURCE for dotted in added})
+        checks[check] = _validated(known[check].settings, filled, name, sources, ("checks", check))
     if not checks:
         raise UsageError(
             f"{name}: `checks` names no check, so nothing would be measured", advice=f"Checks: {', '.join(known)}."
