@@ -29,11 +29,14 @@ from servegate.domain.records import Json, Settings
 from servegate.engines.model_files import local_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
 from servegate.errors import UsageError
+from servegate.ledger import Ledger
+from servegate.ledger import parse as parse_ledger
 from servegate.text import strict_yaml
 
 GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
 """Prefix of input files that ship with servegate, such as `bundled:prompts.jsonl`."""
+ACCEPTED_FILE = "servegate.accepted.yaml"
 POLICY_SOURCE = "policy"
 """Where a setting comes from that the policy gave."""
 MAX_INPUT_BYTES = 64 << 20
@@ -104,6 +107,8 @@ class GateConfig(Settings):
     engine: EngineSettings = EngineSettings()
     checks: dict[str, dict[str, Any]]
     """A check that is not named is off; `{}` means its defaults."""
+    accepted: str = ACCEPTED_FILE
+    """Differences that were read and accepted (`servegate accept` writes them); a file that is absent accepts nothing."""
     publish: PublishSettings = PublishSettings()
     output: OutputSettings = OutputSettings()
 
@@ -197,6 +202,7 @@ def resolve(loaded: Loaded) -> Resolved:
         check_load = known[name].load
         if check_load is not None:
             inputs[name] = check_load(settings, read)
+    accepted = read_ledger(loaded.directory / config.accepted, required="accepted" in loaded.sources)
     knobs = differing_options(baseline, candidate)
     checks = {name: settings.to_json() for name, settings in loaded.checks.items()}
     schedule = tuple(
@@ -224,8 +230,10 @@ def resolve(loaded: Loaded) -> Resolved:
             config=model_config,
             config_reason=None if model_config is not None else "the model is not a directory on this machine",
         ),
-        fingerprints=_fingerprints(config, checks, hashes, arms),
+        fingerprints=_fingerprints(config, checks, hashes, arms, accepted),
         rounds=config.rounds,
+        accepted_file=config.accepted if accepted.accepted else None,
+        accepted=tuple(entry.to_yaml() for entry in accepted.accepted),
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]
     if not knobs:
@@ -251,6 +259,13 @@ def checks_of(plan: Plan) -> dict[str, AnyCheck]:
     """Return the checks of a recorded plan, in its order."""
     known = discovered()
     return {name: known[name] for name in plan.checks if name in known}
+
+
+def read_ledger(path: Path, *, required: bool = False) -> Ledger:
+    """Read a file of accepted differences; one that is absent is empty, unless it is required. Raises UsageError."""
+    if not required and not path.is_file():
+        return Ledger()
+    return parse_ledger(strict_yaml.load(_read_text(path), str(path)).data, str(path))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -457,13 +472,13 @@ def _source(key: str, sources: Mapping[str, str]) -> str:
 
 
 def _fingerprints(
-    config: GateConfig, checks: Mapping[str, Json], hashes: Mapping[str, str], arms: Mapping[str, Arm]
+    config: GateConfig, checks: Mapping[str, Json], hashes: Mapping[str, str], arms: Mapping[str, Arm], accepted: Ledger
 ) -> Fingerprints:
     workload = {name: {key: value for key, value in values.items() if key != "limits"} for name, values in checks.items()}
     limits = {name: values.get("limits") for name, values in checks.items()}
     return Fingerprints(
         workload=sha256_of({"checks": workload, "inputs": dict(hashes), "rounds": config.rounds, "servegate": __version__}),
-        policy=sha256_of({"policy": config.policy, "limits": limits}),
+        policy=sha256_of({"policy": config.policy, "limits": limits, "accepted": accepted.to_json()}),
         arms={
             name: sha256_of({"argv": list(arm.argv), "environment": arm.environment, "config": arm.config.sha256})
             for name, arm in arms.items()

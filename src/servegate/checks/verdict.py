@@ -27,6 +27,7 @@ from servegate.domain.judgement import (
     worst,
 )
 from servegate.domain.plan import Plan
+from servegate.domain.records import Json
 
 ARMS = "arms"
 """Pseudo-check that findings about the arms themselves belong to."""
@@ -67,7 +68,12 @@ def judged(
     return Judged(check, comparison, (*own, *general))
 
 
-def decide(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged]) -> Verdict:
+def decide(
+    plan: Plan,
+    arms: Mapping[str, ArmEvidence[Measurement]],
+    results: Mapping[str, Judged],
+    accepted: tuple[Json, ...] = (),
+) -> Verdict:
     """Return the verdict over everything that was judged."""
     about_arms = _arm_findings(plan, arms, results)
     counted = [outcome_of(about_arms)]
@@ -81,6 +87,7 @@ def decide(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Ma
         checks={name: CheckOutcome(outcome=r.outcome, required=r.check.required) for name, r in results.items()},
         findings=findings,
         policy=PolicyRef(ref=plan.policy, sha256=plan.fingerprints.policy),
+        accepted=accepted,
         inputs=plan.inputs,
     )
 

@@ -74,6 +74,10 @@ class Plan(Record):
     model: ModelSource
     fingerprints: Fingerprints
     rounds: int
+    accepted_file: str | None = None
+    """Path of the file of accepted differences, as the config names it; None when there is none."""
+    accepted: tuple[Json, ...] = ()
+    """Its entries, so that the record is judged under them without the file."""
 
     def fingerprint(self) -> str:
         """Return the sha256 of the plan's canonical JSON."""

@@ -50,6 +50,7 @@ def item_of(one: Prompted, confirm_rounds: int) -> dict[str, Json]:
     kept = contract is not None and contract["state"] == ContractState.KEPT.value
     settled = kept and not SETTLING.isdisjoint(one.prompt.expect or ())
     stable = _stable_fact_change(one)
+    changed = list(dict.fromkeys(change for pair in one.pairs for change in pair.judged.changes))
     return {
         "prompt_id": one.prompt.id,
         "category": one.prompt.category,
@@ -57,8 +58,8 @@ def item_of(one: Prompted, confirm_rounds: int) -> dict[str, Json]:
         "class": shown.judged.answer_class.value,
         "reason": shown.judged.reason,
         "prompt_sha256": one.prompt.prompt_sha256,
-        "changes": [change.to_json() for change in shown.judged.changes[:MOST_CHANGES]],
-        "changes_sha256": sha256_of(sorted([c.kind.value, c.left, c.right] for c in shown.judged.changes)),
+        "changes": [change.to_json() for change in changed[:MOST_CHANGES]],
+        "changes_sha256": sha256_of(sorted([change.kind.value, change.left, change.right] for change in changed)),
         "similarity": alike,
         "similarity_reason": alike_reason,
         "divergence": shown.divergence.to_json() if shown.divergence else None,

@@ -68,7 +68,7 @@ def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
         short = question if len(question) <= MOST_QUESTION else question[: MOST_QUESTION - 1] + "…"
         said.append(f"Asked: {short}")
     if len(item["changes"]) > 1:
-        said.append(f"Changed facts: {'; '.join(_change(change) for change in item['changes'][:MOST_CHANGES])}.")
+        said.append(f"Changed facts: {'; '.join(change_text(change) for change in item['changes'][:MOST_CHANGES])}.")
     if item.get("accepted"):
         said.append(f"Accepted by {item['accepted']['who']}: {item['accepted']['why']}.")
     parting = item["divergence"]
@@ -88,5 +88,6 @@ def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
     return " ".join(said)
 
 
-def _change(change: dict[str, str]) -> str:
+def change_text(change: dict[str, str]) -> str:
+    """Say one changed fact in a few words."""
     return str(Change(FactKind(change["kind"]), change["left"], change["right"]))
