@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from servegate.checks.prompts.records import Answer, Prompt
 from servegate.domain.evidence import ItemStatus
@@ -48,6 +48,8 @@ WITHOUT_ANSWER = {
     ItemStatus.REASONING_ONLY: "reasoning only",
 }
 EMPTY_REASONS = (BOTH_EMPTY, BASELINE_EMPTY, CANDIDATE_EMPTY) = ("both empty", "baseline empty", "candidate empty")
+_facts = lru_cache(maxsize=1_024)(facts_of)
+"""Rounds of one arm mostly say the same, and they are read one after the other."""
 INDENTED = frozenset({"code", "yaml"})
 
 
@@ -64,7 +66,7 @@ class Reading:
     def facts(self) -> Facts:
         """The protected tokens of the answer (not of its thoughts), read when they are first needed."""
         text = _after_thinking(self.answer.text)
-        return facts_of(self.answer.text if text is None else text, self.context)
+        return _facts(self.answer.text if text is None else text, self.context)
 
     @property
     def answered(self) -> bool:
