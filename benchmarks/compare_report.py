@@ -120,7 +120,9 @@ def write(root: Path, prompts: int, differing: float) -> None:
 def timed(*arguments: str) -> float:
     """Run one verb in a child and return its wall time in seconds."""
     begin = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "servegate", *arguments], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, "-m", "servegate", *arguments], check=False, stdout=subprocess.DEVNULL)
+    if done.returncode not in (0, 3):  # pass or review
+        sys.exit(f"servegate {arguments[0]} ended with {done.returncode}")
     return time.perf_counter() - begin
 
 
