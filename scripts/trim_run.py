@@ -19,7 +19,7 @@ from pathlib import Path
 
 from servegate import pipeline
 from servegate.artifacts import RunDirectory
-from servegate.domain.plan import sha256_of
+from servegate.domain.plan import fingerprint_of
 
 UP = re.compile(rb"Application startup complete|Starting vLLM server on")
 TEXTS = {".json", ".log", ".yaml"}
@@ -55,7 +55,7 @@ def main() -> int:
 def _seal(run: Path) -> None:
     """Give the plan, whose texts were replaced, its new fingerprint, and every file that names it."""
     document = json.loads((run / "plan.json").read_text())
-    old, new = document["plan"].encode(), sha256_of(document["data"]).encode()
+    old, new = document["plan"].encode(), fingerprint_of(document["data"]).encode()
     for path in run.rglob("*.json"):
         path.write_bytes(path.read_bytes().replace(old, new))
 

@@ -25,7 +25,7 @@ from servegate import __version__
 from servegate.domain.arms import ARM_NAME, Arm
 from servegate.domain.evidence import Columns, EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Verdict
-from servegate.domain.plan import Plan, sha256_of
+from servegate.domain.plan import Plan, fingerprint_of
 from servegate.domain.records import Json, Record
 from servegate.domain.strict_json import parse_json
 from servegate.errors import RunDirectoryError, StorageError
@@ -113,7 +113,7 @@ class RunDirectory:
     def read_plan(self) -> Plan:
         """Read plan.json."""
         envelope = self._read("plan.json", "plan")
-        if envelope.plan != sha256_of(envelope.data):
+        if envelope.plan != fingerprint_of(envelope.data):
             raise RunDirectoryError(
                 "plan.json was changed after it was written: its fingerprint is another one",
                 advice="Restore the file, or measure again.",

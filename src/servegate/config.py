@@ -25,16 +25,22 @@ from servegate.checks.contract import AnyCheck, Inputs
 from servegate.checks.engagement.variables import meant
 from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.plan import Fingerprints, ModelSource, Plan, Setting, Step, sha256_of
+from servegate.domain.policies import ROUNDS, PolicyName, with_policy
 from servegate.domain.records import Json, Settings
 from servegate.engines.model_files import local_config, read_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
 from servegate.errors import RunDirectoryError, UsageError
+from servegate.ledger import Ledger
+from servegate.ledger import parse as parse_ledger
 from servegate.text import strict_yaml
 from servegate.text.secret_names import is_secret
 
 GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
 """Prefix of input files that ship with servegate, such as `bundled:prompts.jsonl`."""
+ACCEPTED_FILE = "servegate.accepted.yaml"
+POLICY_SOURCE = "policy"
+"""Where a setting comes from that the policy gave."""
 MAX_INPUT_BYTES = 64 << 20
 
 
@@ -95,7 +101,8 @@ class GateConfig(Settings):
 
     version: Literal[1]
     gate: str = Field(pattern=f"^{GATE_NAME}$")
-    policy: Literal["standard"] = "standard"
+    policy: PolicyName = "standard"
+    """How much evidence is wanted and how much loss accepted; single numbers under `checks` override it."""
     description: str = Field(default="", max_length=4_000)
     """A few lines of Markdown about the change, shown at the top of the report."""
     arms: ArmsSettings
@@ -104,6 +111,8 @@ class GateConfig(Settings):
     engine: EngineSettings = EngineSettings()
     checks: dict[str, dict[str, Any]]
     """A check that is not named is off; `{}` means its defaults."""
+    accepted: str = ACCEPTED_FILE
+    """Differences that were read and accepted (`servegate accept` writes them); a file that is absent accepts nothing."""
     publish: PublishSettings = PublishSettings()
     output: OutputSettings = OutputSettings()
 
@@ -159,6 +168,9 @@ def load(path: Path | None, overrides: Overrides) -> Loaded:
     sources = {".".join(map(str, key)): f"{name}:{line}" for key, line in lines.items()}
     data = _overridden(data, overrides, sources, directory)
     config = _validated(GateConfig, data, name, sources, ())
+    if isinstance(data, dict) and "rounds" not in data:
+        config = config.model_copy(update={"rounds": ROUNDS[config.policy]})
+        sources["rounds"] = POLICY_SOURCE
     known = discovered()
     checks: dict[str, Settings] = {}
     for check, values in config.checks.items():
@@ -167,7 +179,9 @@ def load(path: Path | None, overrides: Overrides) -> Loaded:
                 f"{_place(name, sources, ('checks', check))}: no check is called {check!r}{_did_you_mean(check, known)}",
                 advice=f"Checks: {', '.join(known)}.",
             )
-        checks[check] = _validated(known[check].settings, values, name, sources, ("checks", check))
+        filled, added = with_policy(config.policy, check, values)
+        sources.update({f"checks.{check}.{dotted}": POLICY_SOURCE for dotted in added})
+        checks[check] = _validated(known[check].settings, filled, name, sources, ("checks", check))
     if not checks:
         raise UsageError(
             f"{name}: `checks` names no check, so nothing would be measured", advice=f"Checks: {', '.join(known)}."
@@ -191,6 +205,7 @@ def resolve(loaded: Loaded) -> Resolved:
         check_load = known[name].load
         if check_load is not None:
             inputs[name] = check_load(settings, read)
+    accepted = read_ledger(loaded.directory / config.accepted, required="accepted" in loaded.sources)
     knobs = differing_options(baseline, candidate)
     checks = {name: settings.to_json() for name, settings in loaded.checks.items()}
     schedule = tuple(
@@ -198,7 +213,7 @@ def resolve(loaded: Loaded) -> Resolved:
         for arm in arms.values()
         for name, settings in sorted(loaded.checks.items(), key=lambda item: known[item[0]].last)
         if known[name].measure is not None
-        for step in range(int(getattr(settings, "steps", config.rounds)))
+        for step in range(known[name].steps(settings, inputs.get(name), config.rounds))
     )
     models = {name: _model(loaded, arm) for name, arm in arms.items()}
     plan = Plan(
@@ -212,9 +227,11 @@ def resolve(loaded: Loaded) -> Resolved:
         inputs=hashes,
         schedule=schedule,
         model=models[baseline.name],
-        fingerprints=_fingerprints(config, checks, hashes, arms),
+        fingerprints=_fingerprints(config, checks, hashes, arms, accepted),
         rounds=config.rounds,
         other_models={name: model for name, model in models.items() if model != models[baseline.name]},
+        accepted_file=config.accepted if accepted.accepted else None,
+        accepted=tuple(entry.to_yaml() for entry in accepted.accepted),
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]
     warnings += [
@@ -261,6 +278,13 @@ def checks_of(plan: Plan) -> dict[str, AnyCheck]:
             advice="Judge the run with the servegate that measured it, or a newer one.",
         )
     return {name: known[name] for name in plan.checks}
+
+
+def read_ledger(path: Path, *, required: bool = False) -> Ledger:
+    """Read a file of accepted differences; one that is absent is empty, unless it is required. Raises UsageError."""
+    if not required and not path.is_file():
+        return Ledger()
+    return parse_ledger(strict_yaml.load(_read_text(path), str(path)).data, str(path))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -525,13 +549,13 @@ def _source(key: str, sources: Mapping[str, str]) -> str:
 
 
 def _fingerprints(
-    config: GateConfig, checks: Mapping[str, Json], hashes: Mapping[str, str], arms: Mapping[str, Arm]
+    config: GateConfig, checks: Mapping[str, Json], hashes: Mapping[str, str], arms: Mapping[str, Arm], accepted: Ledger
 ) -> Fingerprints:
     workload = {name: {key: value for key, value in values.items() if key != "limits"} for name, values in checks.items()}
     limits = {name: values.get("limits") for name, values in checks.items()}
     return Fingerprints(
         workload=sha256_of({"checks": workload, "inputs": dict(hashes), "rounds": config.rounds, "servegate": __version__}),
-        policy=sha256_of({"policy": config.policy, "limits": limits}),
+        policy=sha256_of({"policy": config.policy, "limits": limits, "accepted": accepted.to_json()}),
         arms={
             name: sha256_of({"argv": list(arm.argv), "environment": arm.environment, "config": arm.config.sha256})
             for name, arm in arms.items()

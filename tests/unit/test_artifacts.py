@@ -11,7 +11,7 @@ import pytest
 from servegate.artifacts import RunDirectory, boot_id, dump, load
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison
-from servegate.domain.plan import sha256_of
+from servegate.domain.plan import fingerprint_of
 from servegate.domain.records import Record
 from servegate.errors import RunDirectoryError
 from tests.unit.samples import engine_facts, plan
@@ -154,7 +154,7 @@ def test_unknown_fields_are_ignored_so_that_newer_optional_ones_can_be_read(run:
     path = run.root / "plan.json"
     document = json.loads(path.read_text())
     document["data"]["later"] = 1
-    path.write_text(json.dumps({**document, "plan": sha256_of(document["data"])}))
+    path.write_text(json.dumps({**document, "plan": fingerprint_of(document["data"])}))
     assert run.read_plan() == plan()
 
 

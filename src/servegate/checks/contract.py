@@ -102,6 +102,12 @@ class Check(Generic[S, M]):
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
+    steps: Callable[[S, Inputs | None, int], int] = field(
+        default=lambda settings, _inputs, rounds: getattr(settings, "steps", rounds) or rounds
+    )
+    """How many steps each arm has, given the gate's rounds."""
+    part: Callable[[Inputs, int, int], Inputs] = field(default=lambda inputs, _step, _rounds: inputs)
+    """The part of the inputs that one step asks: (inputs, step, the gate's rounds)."""
 
 
 AnyCheck = Check[Any, Any]

@@ -27,6 +27,7 @@ from servegate.domain.judgement import (
     worst,
 )
 from servegate.domain.plan import Plan
+from servegate.domain.records import Json
 
 ARMS = "arms"
 """Pseudo-check that findings about the arms themselves belong to."""
@@ -70,7 +71,11 @@ def judged(
 
 
 def decide(
-    plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged], run_status: str = "complete"
+    plan: Plan,
+    arms: Mapping[str, ArmEvidence[Measurement]],
+    results: Mapping[str, Judged],
+    accepted: tuple[Json, ...] = (),
+    run_status: str = "complete",
 ) -> Verdict:
     """Return the verdict over everything that was judged. `run_status` is that of run.json."""
     about_arms = _arm_findings(plan, arms, results)
@@ -87,6 +92,7 @@ def decide(
         checks={name: CheckOutcome(outcome=r.outcome, required=r.check.required) for name, r in results.items()},
         findings=findings,
         policy=PolicyRef(ref=plan.policy, sha256=plan.fingerprints.policy),
+        accepted=accepted,
         inputs=plan.inputs,
     )
 

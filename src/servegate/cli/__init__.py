@@ -11,7 +11,9 @@ import click
 from servegate import __version__
 from servegate.errors import Cancelled, ExitCode, ServegateError
 
-VERBS = ("run", "plan", "measure", "compare", "report", "publish", "doctor", "verify", "fake-engine")
+VERBS = (
+    "run", "plan", "measure", "compare", "report", "review", "accept", "publish", "doctor", "verify", "fake-engine",
+)  # fmt: skip
 """Order of the help page: what a person needs first comes first."""
 HELP = {
     "run": "Serve both configs, measure, judge and write the report.",
@@ -19,6 +21,8 @@ HELP = {
     "measure": "Serve and measure only (one arm, if wanted); no judgement.",
     "compare": "Judge a run directory; needs no engine.",
     "report": "Write the report of a judged run directory.",
+    "review": "Write a page for reading the changed facts, and a file to fill in.",
+    "accept": "Keep what was read and accepted, so that nobody reads it again.",
     "publish": "Put the verdict into the pull request and the workflow summary.",
     "doctor": "Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.",
     "verify": "Check a run directory's files against its checksums.",

@@ -76,6 +76,10 @@ class Plan(Record):
     rounds: int
     other_models: dict[str, ModelSource] = {}
     """Models of arms that serve another one than `model`, such as a checkpoint that was quantized before."""
+    accepted_file: str | None = None
+    """Path of the file of accepted differences, as the config names it; None when there is none."""
+    accepted: tuple[Json, ...] = ()
+    """Its entries, so that the record is judged under them without the file."""
 
     def model_of(self, arm: str) -> ModelSource:
         """Return the model that an arm serves."""
@@ -83,7 +87,16 @@ class Plan(Record):
 
     def fingerprint(self) -> str:
         """Return the sha256 of the plan's canonical JSON."""
-        return sha256_of(self.to_json())
+        return fingerprint_of(self.to_json())
+
+
+def fingerprint_of(plan: dict[str, Json]) -> str:
+    """Return the fingerprint of a plan as it stands in its file, fields that this version does not know included.
+
+    A plan that was written before there were accepted differences keeps its fingerprint.
+    """
+    later = () if plan.get("accepted") else ("accepted", "accepted_file")
+    return sha256_of({key: value for key, value in plan.items() if key not in later})
 
 
 def sha256_of(value: Json) -> str:

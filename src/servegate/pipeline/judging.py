@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 from servegate.artifacts import RunDirectory
@@ -12,23 +13,33 @@ from servegate.config import checks_of, settings_of
 from servegate.domain.arms import Role
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Verdict
-from servegate.domain.plan import Plan
+from servegate.domain.plan import Plan, sha256_of
 from servegate.domain.records import Json
 from servegate.errors import RunDirectoryError
+from servegate.ledger import Ledger, applied
+from servegate.ledger import parse as parse_ledger
 from servegate.report import render
 
 
-def compare(run: RunDirectory) -> Verdict:
+def compare(run: RunDirectory, ledger: Ledger | None = None) -> Verdict:
     """Judge what a run directory holds; writes `comparisons/` and `verdict.json`.
+
+    `ledger`: differences accepted since; by default those that the plan holds.
 
     Raises:
         RunDirectoryError: evidence is missing, damaged, newer than this servegate, or not what was measured.
     """
     run.ensure_untouched()
-    plan, arms, results = _judge(run)
+    plan = run.read_plan()
+    if ledger is None:
+        ledger = parse_ledger({"version": 1, "accepted": plan.accepted}, "plan.json")
+    else:
+        policy = sha256_of({"plan": plan.fingerprints.policy, "accepted": ledger.to_json()})
+        plan = plan.model_copy(update={"fingerprints": plan.fingerprints.model_copy(update={"policy": policy})})
+    plan, arms, results, accepted = _judge(run, plan, ledger)
     for name, result in results.items():
         run.write_comparison(plan, name, result.comparison)
-    verdict = decide(plan, arms, results, run_status=run.read_run().status)
+    verdict = decide(plan, arms, results, accepted, run_status=run.read_run().status)
     run.write_verdict(plan, verdict)
     run.write_checksums()
     return verdict
@@ -63,16 +74,30 @@ def report(run: RunDirectory) -> dict[str, bytes]:
     return files
 
 
-def _judge(run: RunDirectory) -> tuple[Plan, dict[str, ArmEvidence[Measurement]], dict[str, Judged]]:
-    plan = run.read_plan()
+def _judge(
+    run: RunDirectory, plan: Plan, ledger: Ledger
+) -> tuple[Plan, dict[str, ArmEvidence[Measurement]], dict[str, Judged], tuple[Json, ...]]:
     arms, settings = arms_of(run, plan), settings_of(plan)
-    results = {}
+    results, accepted = {}, []
     for name, check in checks_of(plan).items():
         evidence = evidence_of(run, plan, check, arms)
         comparison = check.compare(evidence, settings[name])
+        if not isinstance(comparison, NotMeasured):
+            comparison, read = applied(comparison, ledger, measured_on(run))
+            accepted += [{"check": name, **one} for one in read]
         own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
         results[name] = judged(check, evidence, comparison, own)
-    return plan, arms, results
+    return plan, arms, results, tuple(accepted)
+
+
+def measured_on(run: RunDirectory) -> date | None:
+    """Return the last day on which anything was measured; None when the record does not say."""
+    try:
+        stages = run.read_run().data.get("stages", ())
+        days = [date.fromisoformat(str(stage.get("started_at", ""))[:10]) for stage in stages if isinstance(stage, dict)]
+    except (RunDirectoryError, ValueError):
+        return None
+    return max(days, default=None)
 
 
 def arms_of(run: RunDirectory, plan: Plan) -> dict[str, ArmEvidence[Measurement]]:

@@ -5,5 +5,6 @@
 """
 
 from servegate.report.products import render
+from servegate.report.reading_page import reading_page
 
-__all__ = ["render"]
+__all__ = ["reading_page", "render"]

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 from servegate.report.filters import code, fence, markdown
 from servegate.report.page import Page
 from servegate.report.prose import prose
+from servegate.report.shown import BlockView
 from servegate.report.visible import visible
 
 
@@ -29,10 +30,19 @@ def markdown_document(template: str, page: Page) -> str:
 
 def html_document(page: Page) -> str:
     """Render the page with its style sheet inside; the content policy allows exactly that style sheet."""
+    return _styled("page.html.j2", page=page)
+
+
+def blocks_document(title: str, blocks: tuple[BlockView, ...]) -> str:
+    """Render a page of blocks alone."""
+    return _styled("review.html.j2", title=title, blocks=blocks)
+
+
+def _styled(template: str, **values: Any) -> str:
     style = files("servegate").joinpath("templates/report.css").read_text(encoding="utf-8").strip()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    template = _html_environment().get_template("page.html.j2")
-    return template.render(page=page, style=Markup(style), style_hash=f"sha256-{digest}") + "\n"  # noqa: S704 - our own file
+    found = _html_environment().get_template(template)
+    return found.render(style=Markup(style), style_hash=f"sha256-{digest}", **values) + "\n"  # noqa: S704 - our own file
 
 
 @cache

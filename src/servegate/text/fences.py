@@ -24,12 +24,25 @@ class Block:
 
 def fenced_blocks(text: str) -> tuple[Block, ...]:
     """Return the fenced blocks of a text in order; the last one may be unclosed."""
+    return _split(text)[0]
+
+
+def without_blocks(text: str) -> str:
+    """Return the lines of a text that stand outside its fenced blocks."""
+    return "\n".join(_split(text)[1])
+
+
+def _split(text: str) -> tuple[tuple[Block, ...], list[str]]:
+    """Return the blocks, and the lines outside them."""
     blocks: list[Block] = []
+    outside: list[str] = []
     opening: re.Match[str] | None = None
     body: list[str] = []
     for line in text.replace("\r\n", "\n").split("\n"):
         if opening is None:
             opening, body = _OPENING.fullmatch(line), []
+            if opening is None:
+                outside.append(line)
             continue
         closing = _CLOSING.fullmatch(line)
         if closing and closing["fence"][0] == opening["fence"][0] and len(closing["fence"]) >= len(opening["fence"]):
@@ -39,7 +52,7 @@ def fenced_blocks(text: str) -> tuple[Block, ...]:
             body.append(line)
     if opening is not None:
         blocks.append(Block(_language(opening), "\n".join(body), closed=False))
-    return tuple(blocks)
+    return tuple(blocks), outside
 
 
 def _language(opening: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 from servegate.domain.records import Json
@@ -30,12 +31,15 @@ LONGEST_LITERAL = 12
 """An error so near the end (within a cut `-Infinity`, `false`, or a \\uXXXX escape) may be due to the cut alone."""
 
 
-def parse(text: str, *, limit: int = MAX_CHARACTERS) -> Json:
-    """Return the value of a strict JSON text. Raises NotJsonError for everything else, whatever its size or depth."""
+def parse(text: str, *, limit: int = MAX_CHARACTERS, real: Callable[[str], Any] | None = None) -> Json:
+    """Return the value of a strict JSON text. Raises NotJsonError for everything else, whatever its size or depth.
+
+    `real` makes the value of a number with a point or an exponent from its text; by default it is a finite float.
+    """
     if len(text) > limit:
         raise NotJsonError(f"longer than {limit} characters")
     try:
-        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_refused, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_refused, parse_float=real or _finite)
     except json.JSONDecodeError as error:
         end = len(text.rstrip())
         unfinished = error.msg.startswith("Unterminated string") or error.pos >= end - LONGEST_LITERAL

@@ -15,6 +15,7 @@ from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, Prom
 from servegate.checks.prompts.settings import Limits, PromptsSettings
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.judgement import Comparison, Finding
+from servegate.domain.plan import sha256_of
 
 FILLER = 24
 """Prompts that every arm answers alike, so that a test's own prompts are not "too few"."""
@@ -38,7 +39,7 @@ def prompt(prompt_id: str, expect: dict[str, Any] | None = None, category: str =
         messages=({"role": "user", "content": f"question of {prompt_id}"},),
         max_tokens=32,
         expect=expect,
-        prompt_sha256=f"hash-of-{prompt_id}",
+        prompt_sha256=sha256_of(prompt_id),
         token_ids=(1, 2, 3),
         token_ids_sha256="t",
         token_ids_sha256_reason=None,
@@ -59,7 +60,7 @@ def measurement(answers: Mapping[str, Sequence[Said | str | None]]) -> PromptsMe
             values = {
                 "prompt_id": prompt_id,
                 "round": number,
-                "prompt_sha256": f"hash-of-{prompt_id}",
+                "prompt_sha256": sha256_of(prompt_id),
                 "token_ids_sha256": "t",
                 "sampling_sha256": "s",
                 "status": ItemStatus(one.status),
@@ -121,3 +122,16 @@ def judged(found: Evidence[PromptsMeasurement], **limits: Any) -> dict[str, Find
 
 def item(comparison: Comparison, prompt_id: str) -> dict[str, Any]:
     return next(one for one in comparison.items if one["prompt_id"] == prompt_id)
+
+
+def contracts_only(
+    whole: PromptsMeasurement, asked: set[str], rounds: tuple[int, ...], lose: tuple[str, int] | None = None
+) -> PromptsMeasurement:
+    """Return a measurement whose named rounds asked only the prompts with a contract."""
+    answers = tuple(
+        one
+        for one in whole.answers
+        if (one.round not in rounds or one.prompt_id in asked) and (one.prompt_id, one.round) != lose
+    )
+    kinds = tuple(one.model_copy(update={"asked": "contracts" if one.round in rounds else "all"}) for one in whole.rounds)
+    return PromptsMeasurement(rounds=kinds, answers=answers, columns=whole.columns)

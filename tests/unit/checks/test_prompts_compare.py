@@ -17,7 +17,7 @@ from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.prompts.tally import ContractState, Counts, contract_state
 from servegate.domain.evidence import NotMeasured, Reason
 from servegate.domain.judgement import Comparison
-from tests.unit.checks.prompts_evidence import Said, compared, evidence, item, judged
+from tests.unit.checks.prompts_evidence import Said, compared, contracts_only, evidence, item, judged
 
 JSON = {"json": True}
 LOOP = "and so on " * 20
@@ -40,10 +40,11 @@ def classed(
         ("\ufeffhello", "hello", "encoding"),
         ("a\r\nb", "a\nb", "whitespace"),
         ("a  b\n", "a b", "whitespace"),
-        ("The transfer was approved.", "The transfer was not approved.", "differs"),
-        ("x\u00b2", "x2", "differs"),
-        ("pay\u200bload", "payload", "differs"),
-        ("ok \ud83d", "ok \ud83e", "differs"),
+        ("The transfer was approved.", "The transfer was not approved.", "changed_fact"),
+        ("x\u00b2", "x2", "changed_fact"),
+        ("pay\u200bload", "payload", "changed_fact"),
+        ("ok \ud83d", "ok \ud83e", "changed_fact"),
+        ("It is a fine day outside.", "Outside it is a lovely day.", "wording"),
         ("a sound answer", LOOP, "degenerate"),
         ("a sound answer", "!" * 64, "degenerate"),
         ("a sound answer", Said("", "empty"), "degenerate"),
@@ -55,7 +56,7 @@ def classed(
         (Said("", "skipped"), "an answer", "not_comparable"),
         (Said("<think>x</think>", "reasoning_only"), Said("<think>x</think>", "reasoning_only"), "not_comparable"),
         (Said("cut here", "truncated"), Said("cut here", "truncated"), "identical"),
-        (Said("cut here", "truncated"), Said("cut there", "truncated"), "differs"),
+        (Said("it was cut here", "truncated"), Said("it was cut there", "truncated"), "wording"),
         ("whole", Said("whole and on", "truncated"), "not_comparable"),
         ("whole", Said("whole", "truncated"), "not_comparable"),
         ("a sound answer", Said(LOOP, "truncated"), "degenerate"),
@@ -68,15 +69,16 @@ def test_class_of_one_pair(left: Said | str, right: Said | str, expected: str) -
 @pytest.mark.parametrize(
     ("left", "right", "expect", "expected"),
     [
-        ('{"a": 1}', '{"a": 2}', JSON, "differs"),
+        ('{"a": 1}', '{"a": 2}', JSON, "changed_fact"),
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', JSON, "wording"),
         ('{"a": 1}', 'Here it is: {"a": 1}', JSON, "contract_broken"),
         ('{"a": 1}', '{"a": 1, "a": 2}', JSON, "contract_broken"),
-        ("no json", "none here either", JSON, "differs"),
-        ("no json", '{"a": 1}', JSON, "differs"),
+        ("no json in this", "there is no json here", JSON, "wording"),
+        ("no json", '{"a": 1}', JSON, "changed_fact"),
         ('{"a": 1}', Said('{"a": 1, "b', "truncated"), JSON, "not_comparable"),
         ('{"a": 1}', Said("Sure! Here is the JSON you asked for: {", "truncated"), JSON, "contract_broken"),
         ('{"a": 1}', Said("<think>first I should", "truncated"), JSON, "not_comparable"),
-        ("<think>so</think>42", "<think>hm</think>42", {"number": 42}, "differs"),
+        ("<think>so</think>42", "<think>hm, 41?</think>42", {"number": 42}, "wording"),
         ("<think>so</think>42", "<think>42</think>41", {"number": 42}, "contract_broken"),
     ],
 )
@@ -87,8 +89,8 @@ def test_class_with_a_contract(left: Said | str, right: Said | str, expect: dict
 def test_indentation_counts_in_code_and_not_in_prose() -> None:
     left, right = "def f():\n    return 1", "def f():\n  return 1"
     assert classed(left, right)[0] == "whitespace"
-    assert classed(left, right, category="code")[0] == "differs"
-    assert classed(left, right, {"code": "python"})[0] == "differs"
+    assert classed(left, right, category="code") == ("changed_fact", "indentation")
+    assert classed(left, right, {"code": "python"})[0] == "changed_fact"
     assert classed(left + " \r\n", left, category="code")[0] == "whitespace"
 
 
@@ -170,7 +172,7 @@ def test_noise_compares_one_round_with_one_round_in_either_direction() -> None:
     assert noise.baseline["differing"] == 0
     assert noise.candidate["differing"] == 3
     assert {name: count for name, count in noise.candidate["classes"].items() if count} == {
-        "identical": 24, "differs": 1, "contract_broken": 1, "degenerate": 1,
+        "identical": 24, "changed_fact": 1, "contract_broken": 1, "degenerate": 1,
     }  # fmt: skip
     assert comparison.candidate["differing"] == 2, "the headline compares round 0 with round 0"
     assert comparison.candidate.keys() > noise.candidate.keys() - {"rounds"}
@@ -191,17 +193,60 @@ def test_beyond_noise_needs_both_arms_to_agree_with_themselves() -> None:
     assert comparison.candidate["unread"] == 1
 
 
-def test_a_difference_under_a_contract_that_both_keep_is_not_unread() -> None:
-    found = evidence({"p": ['{"a":1}'] * 2}, {"p": ['{"a":2}'] * 2}, {"p": JSON})
-    assert item(compared(found), "p")["beyond_noise"]
-    assert not item(compared(found), "p")["unread"]
+def test_a_contract_settles_a_changed_fact_only_when_it_states_the_right_answer() -> None:
+    form = evidence({"p": ['{"a":1}'] * 2}, {"p": ['{"a":2}'] * 2}, {"p": JSON})
+    assert item(compared(form), "p")["contract"]["state"] == "kept"
+    assert item(compared(form), "p")["unread"], "valid JSON with another value is not right for being valid"
+    right = evidence({"p": ["So 5 and 4 make 9"] * 2}, {"p": ["It is 9"] * 2}, {"p": {"number": 9}})
+    one = item(compared(right), "p")
+    assert (one["class"], one["stable_fact_change"], one["unread"]) == ("changed_fact", True, False)
+
+
+def test_a_fact_that_an_arm_changes_against_itself_is_noise_and_not_to_be_read() -> None:
+    said = {"p": ["It costs 5 euros", "It costs 6 euros"], "q": ["It costs 5 euros", "The cost is 5 euros"]}
+    other = {"p": ["It costs 7 euros"] * 2, "q": ["It costs 7 euros"] * 2}
+    comparison = compared(evidence(said, other))
+    assert [item(comparison, name)["unread"] for name in "pq"] == [False, True], "q only changes its wording by itself"
+    assert item(comparison, "q")["changes"] == [{"kind": "number", "left": "5 euros", "right": "7 euros"}]
+
+
+def test_a_round_of_contracts_alone_leaves_nothing_missing_and_stays_out_of_the_noise() -> None:
+    said = {"p": ["x", "x", None, None], "q": ['{"a":1}'] * 4}
+    found = evidence(said, said, {"q": JSON}, filler=24)
+    arms = [
+        ArmEvidence(None, None, contracts_only(side.measurement, {"q"}, (2, 3))) for side in (found.baseline, found.candidate)
+    ]
+    comparison = compared(Evidence(*arms, inputs=found.inputs))
+    assert (comparison.candidate["missing"], comparison.unpaired.total) == (0, 0)
+    assert comparison.candidate["full_rounds"] == [0, 1]
+    assert [one["pairs"] for one in comparison.candidate["by_round"]] == [26, 26, 1, 1]
+    assert comparison.noise is not None
+    assert comparison.noise.baseline is not None
+    assert (comparison.noise.baseline["rounds"], comparison.noise.baseline["pairs"]) == ([0, 1], 26)
+    assert item(comparison, "q")["contract"]["candidate"] == {"kept": 4, "broken": 0, "open": 0}
+    assert CHECK.judge(comparison, PromptsSettings()) == ()
+    shown = CHECK.present(comparison, found, PromptsSettings(), ())
+    assert shown.n == "26 prompts x 2 rounds, contracts 4 rounds"
+    lost = contracts_only(found.candidate.measurement, {"q"}, (2, 3), lose=("q", 3))
+    short = compared(Evidence(arms[0], ArmEvidence(None, None, lost), inputs=found.inputs))
+    assert short.unpaired.baseline_only == 1, "a lost answer of an extra round is still counted"
+
+
+def test_one_full_round_and_more_of_contracts_have_no_noise_floor() -> None:
+    found = evidence({"p": ["x", None], "q": ['{"a":1}'] * 2}, {"p": ["y", None], "q": ['{"a":1}'] * 2}, {"q": JSON})
+    arms = [
+        ArmEvidence(None, None, contracts_only(side.measurement, {"q"}, (1,))) for side in (found.baseline, found.candidate)
+    ]
+    comparison = compared(Evidence(*arms, inputs=found.inputs))
+    assert comparison.noise is None
+    assert "prompts/no-noise-floor" in {one.code for one in CHECK.judge(comparison, PromptsSettings())}
 
 
 def test_the_most_serious_round_is_the_one_to_read() -> None:
     found = evidence({"p": ['{"a":1}', '{"a":1}']}, {"p": ['{"a":2}', "broken"]}, {"p": JSON})
     one = item(compared(found), "p")
     assert (one["round"], one["class"]) == (1, "contract_broken")
-    assert [pair["class"] for pair in one["by_round"]] == ["differs", "contract_broken"]
+    assert [pair["class"] for pair in one["by_round"]] == ["changed_fact", "contract_broken"]
 
 
 A = (1, -0.5, {1: -0.5, 2: -0.625, 3: -0.75, 4: -1.5, 5: -3.0})
@@ -258,6 +303,10 @@ def test_gap_classes_at_their_edges() -> None:
         (Counts(2, 0, 0), Counts(0, 1, 1), "unstable"),
         (Counts(1, 0, 1), Counts(0, 2, 0), "unstable"),
         (Counts(3, 1, 0), Counts(1, 3, 0), "unstable"),
+        (Counts(4, 0, 0), Counts(1, 3, 0), "unstable"),
+        (Counts(4, 0, 0), Counts(2, 2, 0), "noise"),
+        (Counts(2, 2, 0), Counts(0, 4, 0), "noise"),
+        (Counts(4, 0, 0), Counts(0, 3, 1), "unstable"),
         (Counts(4, 0, 0), Counts(3, 1, 0), "noise"),
         (Counts(1, 1, 0), Counts(0, 2, 0), "noise"),
         (Counts(2, 0, 0), Counts(2, 0, 0), "kept"),
@@ -322,7 +371,7 @@ def test_any_evidence_is_compared_judged_and_shown_and_survives_strict_json(left
 def test_an_arm_against_itself_never_loses(said: dict) -> None:
     found = evidence(said, said, {"p": JSON, "q": {"max_words": 1}})
     comparison = compared(found)
-    assert not {"differs", "contract_broken", "degenerate", "encoding", "whitespace"} & {
+    assert not {"wording", "changed_fact", "contract_broken", "degenerate", "encoding", "whitespace"} & {
         one["class"] for one in comparison.items
     }
     assert not any(one.severity == "fail" for one in judged(found).values())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from servegate.checks.prompts import CHECK
+from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.judgement import Outcome, Severity, outcome_of
 from tests.unit.checks.prompts_evidence import Said, compared, evidence, item, judged
 
@@ -81,8 +83,7 @@ def test_many_prompts_show_a_small_increase_to_be_small() -> None:
 
 
 def test_fewer_degenerate_answers_are_no_finding_of_their_own() -> None:
-    found = judged(evidence({"p": [LOOP] * 2}, {"p": ["sound"] * 2}))
-    assert severities(found) == {"prompts/unread-differences": "info"}
+    assert judged(evidence({"p": [LOOP] * 2}, {"p": ["sound"] * 2})) == {}
 
 
 def test_cap_hits_never_fail_by_themselves() -> None:
@@ -156,12 +157,48 @@ def test_differences_without_a_noise_floor_ask_for_review() -> None:
     assert judged(evidence({"p": ["x"]}, {"p": ["x"]})) == {}
 
 
-def test_changed_wording_informs_and_never_blocks() -> None:
+def test_changed_wording_never_blocks_and_asks_nobody_to_read() -> None:
     names = [f"p{number}" for number in range(24)]
-    found = judged(evidence({n: [f"one {n}"] * 2 for n in names}, {n: [f"two {n}"] * 2 for n in names}, filler=0))
-    assert severities(found) == {"prompts/unread-differences": "info"}
-    assert found["prompts/unread-differences"].message.startswith("24 unread differences")
-    assert outcome_of(tuple(found.values())) is Outcome.PASS
+    fine = "It is a fine day in the old town."
+    found = evidence({n: [fine] * 2 for n in names}, {n: ["A lovely day is seen in that town."] * 2 for n in names}, filler=0)
+    assert compared(found).candidate["classes"]["wording"] == 24
+    assert judged(found) == {}
+
+
+FACTS = evidence({"p": ["It costs 5 euros a day."] * 2}, {"p": ["It costs 6 euros a day."] * 2})
+
+
+def test_stable_fact_changes_stand_in_the_headline_or_ask_for_review() -> None:
+    one = judged(FACTS)["prompts/unread-fact-changes"]
+    assert (one.severity, one.message) == (Severity.INFO, "1 unread fact change: p")
+    assert outcome_of(tuple(judged(FACTS).values())) is Outcome.PASS
+    assert judged(FACTS, fact_changes="review")["prompts/unread-fact-changes"].severity is Severity.REVIEW
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ratio"), [(100, 89, "below"), (100, 90, ""), (100, 110, ""), (100, 111, "above"), (None, None, "")]
+)
+def test_the_length_of_the_answers_is_gated_on_its_raw_ratio(before: int | None, after: int | None, ratio: str) -> None:
+    def said(count: int | None) -> Said:
+        return Said("the same", overrides={"completion_tokens": count})
+
+    names = [f"p{number}" for number in range(24)]
+    found = judged(evidence({n: [said(before)] * 2 for n in names}, {n: [said(after)] * 2 for n in names}, filler=0))
+    assert severities(found) == ({"prompts/length-ratio": "review"} if ratio else {})
+    if ratio:
+        assert found["prompts/length-ratio"].operator == ("<" if ratio == "below" else ">")
+        assert found["prompts/length-ratio"].value == after / before  # type: ignore[operator]
+
+
+def test_a_candidate_that_degenerates_beyond_doubt_stops_the_run_and_a_broken_contract_does_not() -> None:
+    names = [f"p{number}" for number in range(24)]
+    assert CHECK.stop is not None
+    looping = evidence({n: ["sound"] * 2 for n in names}, {n: [LOOP] for n in names}, filler=0)
+    early = CHECK.stop(looping, PromptsSettings())
+    assert early is not None
+    assert early.code == "prompts/degenerate-increase"
+    broken = evidence({"p": [GOOD, GOOD]}, {"p": [BAD, BAD]}, {"p": JSON})
+    assert CHECK.stop(broken, PromptsSettings()) is None
 
 
 def test_differences_within_the_noise_are_no_finding() -> None:
@@ -171,7 +208,7 @@ def test_differences_within_the_noise_are_no_finding() -> None:
 def test_a_candidate_that_only_improved_is_no_finding_but_a_difference_to_read() -> None:
     found = evidence({"p": [BAD, BAD]}, {"p": [GOOD, GOOD]}, {"p": JSON, "filler-000": {"max_words": 9}})
     assert item(compared(found), "p")["contract"]["state"] == "mended"
-    assert severities(judged(found)) == {"prompts/unread-differences": "info"}
+    assert severities(judged(found)) == {"prompts/unread-fact-changes": "info"}
 
 
 def test_old_evidence_is_judged_again_under_other_limits() -> None:

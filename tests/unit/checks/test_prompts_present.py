@@ -6,7 +6,7 @@ from servegate.checks.contract import Evidence
 from servegate.checks.prompts import CHECK
 from servegate.checks.prompts.records import PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
-from servegate.domain.blocks import Block, Fold, Pair, Section, Table
+from servegate.domain.blocks import Block, Figure, Fold, Pair, Section, Table
 from servegate.domain.judgement import Outcome
 from tests.unit.checks.prompts_evidence import Said, compared, evidence
 
@@ -56,7 +56,7 @@ def test_the_sentence_says_what_changed_beside_the_noise() -> None:
     one = section(MIXED)
     assert one.summary == (
         "5 of 29 answers differ; the baseline differs from itself in 0 of 29, the candidate in 1 of 29; "
-        "1 of 1 contract broken; 2 unread differences"
+        "1 of 1 contract broken; 2 unread fact changes"
     )
     assert one.noise == "baseline, round 0 against round 1: 0 of 29 differ; candidate, round 0 against round 1: 1 of 29 differ"
     assert (one.n, one.outcome) == ("29 prompts x 2 rounds", Outcome.FAIL)
@@ -101,7 +101,7 @@ def test_many_differences_are_folded_and_alike_answers_too() -> None:
 
 def test_above_two_thousand_prompts_only_differences_are_shown() -> None:
     one = section(evidence({"p": ["x", "x"]}, {"p": ["y", "y"]}, filler=2_000))
-    assert [pair.title for pair in pairs(one.blocks, folded=True)] == ["p · differs"]
+    assert [pair.title for pair in pairs(one.blocks, folded=True)] == ["p · changed fact: answer x -> y"]
     assert len(table(one.blocks, "prompts").rows) == 2_001
 
 
@@ -133,3 +133,18 @@ def test_one_round_says_that_noise_is_not_known() -> None:
     one = section(evidence({"p": ["x"]}, {"p": ["y"]}))
     assert one.summary == "1 of 25 answers differ"
     assert "one round was measured" in one.noise
+
+
+def test_the_curve_shows_where_answers_part_beside_each_arm_against_itself() -> None:
+    def tokens(*ids: int) -> list[tuple[int, float, dict[int, float]]]:
+        return [(one, -0.1, {one: -0.1}) for one in ids]
+
+    left = {"p": [Said("a b", tokens=tokens(1, 2))] * 2, "q": [Said("a b", tokens=tokens(1, 2))] * 2}
+    right = {"p": [Said("a c", tokens=tokens(1, 3))] * 2, "q": [Said("a b", tokens=tokens(1, 2))] * 2}
+    one = section(evidence(left, right))
+    figure = next(block for block in one.blocks if isinstance(block, Figure))
+    points = {series.name: [(point.x, point.y) for point in series.points] for series in figure.series}
+    assert points["baseline against candidate"] == [(0.0, 1.0), (2.0, 0.5)]
+    assert points["baseline against itself"] == points["candidate against itself"] == [(0.0, 1.0), (2.0, 1.0)]
+    same = evidence(left, left)
+    assert not any(isinstance(block, Figure) for block in section(same).blocks), "nothing parts, so there is no curve"

@@ -53,5 +53,5 @@ def test_the_sentence_of_that_run(fp8: Evidence[PromptsMeasurement]) -> None:
     comparison, settings = compared(fp8), PromptsSettings()
     summary = CHECK.present(comparison, fp8, settings, CHECK.judge(comparison, settings)).summary
     assert summary == (
-        "18 of 24 answers differ; the baseline differs from itself in 0 of 24, the candidate in 13 of 24; 6 unread differences"
+        "18 of 24 answers differ; the baseline differs from itself in 0 of 24, the candidate in 13 of 24; 5 unread fact changes"
     )

@@ -11,7 +11,7 @@ from servegate.checks.contract import Check
 from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.inputs import load
 from servegate.checks.prompts.judge import judge, stop
-from servegate.checks.prompts.measure import measure, prepare
+from servegate.checks.prompts.measure import measure, part, prepare, steps
 from servegate.checks.prompts.present import present
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
@@ -28,5 +28,7 @@ CHECK = Check(
     judge=judge,
     present=present,
     stop=stop,
+    steps=steps,
+    part=part,
     items=lambda _settings, inputs: len(inputs.prompts) if isinstance(inputs, PromptsInputs) else None,
 )

@@ -1,20 +1,24 @@
 """The ladder of classes: what became of one answer between two passes over the same prompt.
 
-From harmless to serious: identical, encoding, whitespace, differs, contract broken, degenerate; and beside the ladder
-`not comparable`, for pairs in which one side is no whole answer. A class says what happened to one pair; whether it
-happens every time, and what follows, is judged over all rounds.
+From harmless to serious: identical, encoding, whitespace, wording (no protected token changed), changed fact, contract
+broken, degenerate; and beside the ladder `not comparable`, for pairs in which one side is no whole answer. A class says
+what happened to one pair; whether it happens every time, and what follows, is judged over all rounds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property, lru_cache
 
 from servegate.checks.prompts.records import Answer, Prompt
 from servegate.domain.evidence import ItemStatus
 from servegate.text.contracts import Ruling, State, judge
 from servegate.text.degenerate import Degeneration, Kind, degeneration
 from servegate.text.equality import Sameness, sameness
+from servegate.text.fact_changes import Change, changes
+from servegate.text.facts import PLAIN, Context, FactKind, Facts, facts_of
+from servegate.text.options import named_options
 
 
 class AnswerClass(StrEnum):
@@ -23,7 +27,8 @@ class AnswerClass(StrEnum):
     IDENTICAL = "identical"
     ENCODING = "encoding"
     WHITESPACE = "whitespace"
-    DIFFERS = "differs"
+    WORDING = "wording"
+    CHANGED_FACT = "changed_fact"
     CONTRACT_BROKEN = "contract_broken"
     DEGENERATE = "degenerate"
     NOT_COMPARABLE = "not_comparable"
@@ -35,7 +40,6 @@ CLASS_OF = {
     Sameness.BYTES: AnswerClass.IDENTICAL,
     Sameness.ENCODING: AnswerClass.ENCODING,
     Sameness.WHITESPACE: AnswerClass.WHITESPACE,
-    Sameness.NONE: AnswerClass.DIFFERS,
 }
 WITHOUT_ANSWER = {
     ItemStatus.FAILED: "failed",
@@ -44,6 +48,8 @@ WITHOUT_ANSWER = {
     ItemStatus.REASONING_ONLY: "reasoning only",
 }
 EMPTY_REASONS = (BOTH_EMPTY, BASELINE_EMPTY, CANDIDATE_EMPTY) = ("both empty", "baseline empty", "candidate empty")
+_facts = lru_cache(maxsize=1_024)(facts_of)
+"""Rounds of one arm mostly say the same, and they are read one after the other."""
 INDENTED = frozenset({"code", "yaml"})
 
 
@@ -54,6 +60,13 @@ class Reading:
     answer: Answer
     degeneration: Degeneration | None
     contract: Ruling | None
+    context: Context = PLAIN
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The protected tokens of the answer (not of its thoughts), read when they are first needed."""
+        text = _after_thinking(self.answer.text)
+        return _facts(self.answer.text if text is None else text, self.context)
 
     @property
     def answered(self) -> bool:
@@ -79,27 +92,35 @@ class Reading:
 
 @dataclass(frozen=True)
 class Judged:
-    """Class of a pair and, in a few words, why; `cut` counts pairs compared only as far as both were cut."""
+    """Class of a pair and, in a few words, why; `cut` counts pairs compared only as far as both were cut.
+
+    `changes` are the facts that changed, when the class is that.
+    """
 
     answer_class: AnswerClass
     reason: str = ""
     cut: bool = False
+    changes: tuple[Change, ...] = ()
 
 
-def read(answer: Answer, prompt: Prompt) -> Reading:
+def context_of(prompt: Prompt) -> Context:
+    """Return what a prompt makes protected in its answers."""
+    return Context(named_options(prompt.question, prompt.expect), code="code" in (prompt.expect or ()))
+
+
+def read(answer: Answer, prompt: Prompt, context: Context = PLAIN) -> Reading:
     """Return an answer read by itself."""
     if answer.status in WITHOUT_ANSWER:
         open_ruling = Ruling(State.OPEN, WITHOUT_ANSWER[answer.status]) if prompt.expect else None
-        return Reading(answer, None, open_ruling)
+        return Reading(answer, None, open_ruling, context)
     if answer.status is ItemStatus.EMPTY:
-        return Reading(answer, degeneration(""), judge(prompt.expect, "", cut=False) if prompt.expect else None)
+        return Reading(answer, degeneration(""), judge(prompt.expect, "", cut=False) if prompt.expect else None, context)
     visible, cut = _after_thinking(answer.text), answer.status is ItemStatus.TRUNCATED
     if visible is None:  # a thought that did not end before the limit holds no answer, right or wrong
-        return Reading(
-            answer, degeneration(answer.text), Ruling(State.OPEN, "cut while it was thinking") if prompt.expect else None
-        )
+        unended = Ruling(State.OPEN, "cut while it was thinking") if prompt.expect else None
+        return Reading(answer, degeneration(answer.text), unended, context)
     ruling = judge(prompt.expect, visible, cut=cut) if prompt.expect else None
-    return Reading(answer, degeneration(visible), ruling)
+    return Reading(answer, degeneration(visible), ruling, context)
 
 
 def _after_thinking(text: str) -> str | None:
@@ -116,12 +137,8 @@ def classify(left: Reading, right: Reading, prompt: Prompt, *, directed: bool) -
     `directed`: left is the baseline and right the candidate, so only what the candidate lost counts as broken. Two
     rounds of one arm have no direction: there, either side may be the broken one.
     """
-    for side, name in ((left, "first"), (right, "second")):
-        if not side.answered:
-            who = {"first": "baseline", "second": "candidate"}[name] if directed else f"{name} round"
-            return Judged(AnswerClass.NOT_COMPARABLE, f"{who}: {WITHOUT_ANSWER[side.answer.status]}")
-    if left.empty and right.empty:
-        return Judged(AnswerClass.NOT_COMPARABLE, BOTH_EMPTY)
+    if (void := _without_answer(left, right, directed=directed)) is not None:
+        return Judged(AnswerClass.NOT_COMPARABLE, void)
     both_cut = left.cut and right.cut
     if left.answer.text == right.answer.text and left.cut == right.cut:
         return Judged(AnswerClass.IDENTICAL, cut=both_cut)
@@ -134,8 +151,29 @@ def classify(left: Reading, right: Reading, prompt: Prompt, *, directed: bool) -
         return Judged(AnswerClass.NOT_COMPARABLE, f"cap hit in the {first if left.cut else second} only")
     if left.empty or right.empty:
         return Judged(AnswerClass.NOT_COMPARABLE, BASELINE_EMPTY if left.empty else CANDIDATE_EMPTY)
+    return _compared(left, right, prompt, both_cut=both_cut)
+
+
+def _without_answer(left: Reading, right: Reading, *, directed: bool) -> str | None:
+    names = ("baseline", "candidate") if directed else ("first round", "second round")
+    for side, name in zip((left, right), names, strict=True):
+        if not side.answered:
+            return f"{name}: {WITHOUT_ANSWER[side.answer.status]}"
+    return BOTH_EMPTY if left.empty and right.empty else None
+
+
+def _compared(left: Reading, right: Reading, prompt: Prompt, *, both_cut: bool) -> Judged:
+    """Return the class of two sound answers whose bytes differ."""
     equal = sameness(left.answer.text, right.answer.text, indentation=_indented(prompt))
-    return Judged(CLASS_OF[equal], cut=both_cut)
+    if equal in CLASS_OF:
+        return Judged(CLASS_OF[equal], cut=both_cut)
+    changed = changes(left.facts, right.facts)
+    if not changed and _indented(prompt) and sameness(left.answer.text, right.answer.text) is not Sameness.NONE:
+        changed = (Change(FactKind.INDENTATION, "", ""),)
+    if not changed:
+        return Judged(AnswerClass.WORDING, cut=both_cut)
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return Judged(AnswerClass.CHANGED_FACT, f"{changed[0]}{more}", cut=both_cut, changes=changed)
 
 
 def _indented(prompt: Prompt) -> bool:

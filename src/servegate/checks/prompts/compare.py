@@ -3,7 +3,8 @@
 The shape of the result, in `candidate` (and, as far as `summary` makes it, in both halves of `noise`):
 
     pairs, answered (pairs in which both sides answered), differing (of these, with other bytes), classes {class: pairs},
-    reasons {reason: pairs}, cut (pairs compared as far as the limit), divergence {certainty: pairs}, median_first_token
+    reasons {reason: pairs}, cut (pairs compared as far as the limit), lengths {left, right, pairs, ratio} (generated tokens),
+    curve [[token, share of answers still equal]], divergence {certainty: pairs}, median_first_token
     by_round [{round, ...the same...}]; contracts {state: prompts}; arms {arm: {statuses, answered, cap_hits,
     degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); missing (answers that neither arm has)
 
@@ -18,6 +19,7 @@ from statistics import median
 
 from servegate.checks.contract import Evidence, measured, not_measured
 from servegate.checks.prompts.classes import AnswerClass, Reading
+from servegate.checks.prompts.curve import still_equal
 from servegate.checks.prompts.items import Prompted, item_of
 from servegate.checks.prompts.pairing import Pair, Side, pair_arms, pair_rounds
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
@@ -55,6 +57,7 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
     ]
     items = [item_of(one, settings.limits.confirm_rounds) for one in prompted if one.pairs]
     pairs = list(paired.pairs.values())
+    full = {*baseline.full_rounds, *candidate.full_rounds} or set(rounds)
     by_round = {number: [pair for pair in pairs if pair.round == number] for number in rounds}
     first = next(iter(by_round.values()), [])
     return Comparison(
@@ -65,7 +68,9 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
             "contracts": dict(sorted(Counter(item["contract"]["state"] for item in items if item["contract"]).items())),
             "arms": {"baseline": _arm(pair.left for pair in pairs), "candidate": _arm(pair.right for pair in pairs)},
             "beyond_noise": sum(item["beyond_noise"] for item in items),
+            "stable_fact_changes": sum(item["stable_fact_change"] for item in items),
             "unread": sum(item["unread"] for item in items),
+            "full_rounds": [number for number in rounds if number in full],
             "missing": len(paired.missing),
             "unpaired_ids": [list(key) for key in (*paired.unpaired_ids, *paired.missing)][:100],
         },
@@ -94,14 +99,26 @@ def summary(pairs: Sequence[Pair]) -> dict[str, Json]:
             )
         ),
         "cut": sum(pair.judged.cut for pair in pairs),
+        "lengths": _lengths(answered),
+        "curve": [list(point) for point in still_equal(pairs)],
         "divergence": dict(sorted(Counter(parting.certainty.value for parting in parted).items())),
         "median_first_token": float(median(parting.token for parting in parted)) if parted else None,
         "median_first_token_reason": None if parted else "no recorded tokens part",
     }
 
 
+def _lengths(pairs: Sequence[Pair]) -> dict[str, Json]:
+    """Return the generated tokens of both sides over the pairs in which the engine counted both."""
+    counts = [(pair.left.answer.completion_tokens, pair.right.answer.completion_tokens) for pair in pairs]
+    known = [(left, right) for left, right in counts if left is not None and right is not None]
+    left, right = sum(pair[0] for pair in known), sum(pair[1] for pair in known)
+    reason = None if left else "no generated tokens were counted in the first side"
+    return {"left": left, "right": right, "pairs": len(known), "ratio": right / left if left else None, "ratio_reason": reason}
+
+
 def _two_rounds(side: Side) -> tuple[int, int] | None:
-    rounds = side.rounds
+    asked = side.full_rounds or side.rounds  # every prompt has a contract, so every round asked all
+    rounds = [number for number in asked if number in side.rounds]
     return (rounds[0], rounds[1]) if len(rounds) > 1 else None
 
 

@@ -12,19 +12,24 @@ from servegate.checks.prompts.classes import SAME, AnswerClass, Reading
 from servegate.checks.prompts.pairing import Pair
 from servegate.checks.prompts.records import Prompt
 from servegate.checks.prompts.tally import ContractState, contract_state, counts, share
+from servegate.domain.plan import sha256_of
 from servegate.domain.records import Json
 from servegate.text.similarity import similarity
 
 SERIOUSNESS = (
     AnswerClass.CONTRACT_BROKEN,
     AnswerClass.DEGENERATE,
+    AnswerClass.CHANGED_FACT,
     AnswerClass.NOT_COMPARABLE,
-    AnswerClass.DIFFERS,
+    AnswerClass.WORDING,
     AnswerClass.WHITESPACE,
     AnswerClass.ENCODING,
     AnswerClass.IDENTICAL,
 )
 """Most worth reading first."""
+SETTLING = frozenset({"number", "one_of"})
+"""Contracts that state the right answer. One that states a form (`json`, `max_words`) does not settle which value is right."""
+MOST_CHANGES = 20
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,19 @@ def item_of(one: Prompted, confirm_rounds: int) -> dict[str, Json]:
     alike, alike_reason = _similarity(shown)
     contract = _contract(one, confirm_rounds)
     beyond = _beyond_noise(one)
-    settled = contract is not None and contract["state"] == ContractState.KEPT.value
+    kept = contract is not None and contract["state"] == ContractState.KEPT.value
+    settled = kept and not SETTLING.isdisjoint(one.prompt.expect or ())
+    stable = _stable_fact_change(one)
+    changed = list(dict.fromkeys(change for pair in one.pairs for change in pair.judged.changes))
     return {
         "prompt_id": one.prompt.id,
         "category": one.prompt.category,
         "round": shown.round,
         "class": shown.judged.answer_class.value,
         "reason": shown.judged.reason,
+        "prompt_sha256": one.prompt.prompt_sha256,
+        "changes": [change.to_json() for change in changed[:MOST_CHANGES]],
+        "changes_sha256": sha256_of(sorted([change.kind.value, change.left, change.right] for change in changed)),
         "similarity": alike,
         "similarity_reason": alike_reason,
         "divergence": shown.divergence.to_json() if shown.divergence else None,
@@ -65,12 +76,17 @@ def item_of(one: Prompted, confirm_rounds: int) -> dict[str, Json]:
         "contract": contract,
         "degenerate": _shares(one, lambda reading: reading.degeneration is not None),
         "cap_hits": _shares(one, lambda reading: reading.cut),
+        "tokens": {
+            "baseline": sum(pair.left.answer.completion_tokens or 0 for pair in one.pairs),
+            "candidate": sum(pair.right.answer.completion_tokens or 0 for pair in one.pairs),
+        },
         "noise": {
             arm: pair.judged.answer_class.value if pair else None
             for arm, pair in zip(("baseline", "candidate"), one.noise, strict=True)
         },
         "beyond_noise": beyond,
-        "unread": beyond and shown.judged.answer_class is AnswerClass.DIFFERS and not settled,
+        "stable_fact_change": stable,
+        "unread": stable and not settled,
     }
 
 
@@ -114,6 +130,13 @@ def _shares(one: Prompted, holds: Callable[[Reading], bool]) -> dict[str, float 
         "baseline": share([pair.left for pair in one.pairs], holds),
         "candidate": share([pair.right for pair in one.pairs], holds),
     }
+
+
+def _stable_fact_change(one: Prompted) -> bool:
+    """Facts change between the arms in every round, and neither arm changes any between its own rounds."""
+    steady = {*SAME, AnswerClass.WORDING}
+    own = [pair is not None and pair.judged.answer_class in steady for pair in one.noise]
+    return all(own) and all(pair.judged.answer_class is AnswerClass.CHANGED_FACT for pair in one.pairs)
 
 
 def _beyond_noise(one: Prompted) -> bool:

@@ -15,6 +15,7 @@ from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.findings import (
     CHECK,
     MOST_EVIDENCE,
+    NAMED,
     any_status,
     bounded,
     counted_as,
@@ -236,15 +237,45 @@ def _no_noise(comparison: Comparison, _limits: Limits) -> Finding | None:
     return found("no-noise-floor", Severity.REVIEW, message)
 
 
-def _unread(comparison: Comparison, _limits: Limits) -> Finding | None:
+def _length_ratio(comparison: Comparison, limits: Limits) -> Finding | None:
+    """Answers that became much shorter or longer changed in what they say, whatever their words."""
+    ratio = comparison.candidate["lengths"]["ratio"]
+    if ratio is None or limits.length_ratio_low <= ratio <= limits.length_ratio_high:
+        return None
+    low = ratio < limits.length_ratio_low
+    own = comparison.noise.baseline["lengths"]["ratio"] if comparison.noise and comparison.noise.baseline else None
+    beside = f"; the baseline against itself {own:.1%}" if own is not None else ""
+    items = sorted(comparison.items, key=lambda item: -abs(item["tokens"]["candidate"] - item["tokens"]["baseline"]))
+    return found(
+        "length-ratio",
+        Severity.REVIEW,
+        f"the candidate's answers have {ratio:.1%} of the baseline's tokens{beside}; longest changes: {named(items[:NAMED])}",
+        refs(items[:NAMED]),
+        rule="ratio of generated tokens, candidate over baseline",
+        value=ratio,
+        operator="<" if low else ">",
+        limit=limits.length_ratio_low if low else limits.length_ratio_high,
+    )
+
+
+def _unread(comparison: Comparison, limits: Limits) -> Finding | None:
+    """Facts that change in every round, and in neither arm's own rounds; a known right answer settles which side is right."""
     items = [item for item in comparison.items if item["unread"]]
     if not items:
         return None
-    message = f"{counted_as(items, 'unread difference')} beyond the noise of both arms: {named(items)}"
-    return found("unread-differences", Severity.INFO, message, refs(items))
+    severity = Severity.REVIEW if limits.fact_changes == "review" else Severity.INFO
+    return found("unread-fact-changes", severity, f"{counted_as(items, 'unread fact change')}: {named(items)}", refs(items))
+
+
+def _accepted(comparison: Comparison, _limits: Limits) -> Finding | None:
+    items = [item for item in comparison.items if item.get("accepted")]
+    if not items:
+        return None
+    message = f"{counted_as(items, 'fact change')} read and accepted before: {named(items)}"
+    return found("accepted-fact-changes", Severity.INFO, message, refs(items))
 
 
 RULES: tuple[Rule, ...] = (
     _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, _contract_broken,
-    _contract_unstable, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _unread,
+    _contract_unstable, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _length_ratio, _unread, _accepted,
 )  # fmt: skip

@@ -75,6 +75,19 @@ def _refuse_too_long(prompts: Sequence[Prompt], rendered: dict[str, tuple[int, .
         )
 
 
+def steps(settings: PromptsSettings, inputs: Inputs | None, rounds: int) -> int:
+    """Return how many rounds each arm has: the gate's, and more of the prompts with a contract when there are any."""
+    held = isinstance(inputs, PromptsInputs) and any(prompt.expect for prompt in inputs.prompts)
+    return max(rounds, settings.contract_rounds) if held else rounds
+
+
+def part(inputs: Inputs, step: int, rounds: int) -> Inputs:
+    """Return what one round asks: everything, or past the gate's rounds only the prompts with a contract."""
+    if step < rounds or not isinstance(inputs, PromptsInputs):
+        return inputs
+    return PromptsInputs(prompts=tuple(prompt for prompt in inputs.prompts if prompt.expect))
+
+
 def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[PromptsMeasurement]) -> PromptsMeasurement:
     """Return one round (`context.step`) of one arm.
 
@@ -101,8 +114,10 @@ def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[P
         answer = _answer(prompt, context.step, sampling[prompt.id], found[prompt.id], row)
         answers.append(answer)
         row += answer.rows
+    asked = "contracts" if all(prompt.expect for prompt in inputs.prompts) else "all"
+    name = f"round {context.step}"
     return PromptsMeasurement(
-        rounds=(Round(round=context.step, name=f"round {context.step}", concurrency=settings.concurrency, seconds=seconds),),
+        rounds=(Round(round=context.step, name=name, concurrency=settings.concurrency, seconds=seconds, asked=asked),),
         answers=tuple(answers),
         columns=_columns([found[prompt.id] for prompt in inputs.prompts], settings.top_logprobs),
     )

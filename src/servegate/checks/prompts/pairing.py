@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from servegate.checks.prompts.classes import Judged, Reading, classify, read
+from servegate.checks.prompts.classes import Judged, Reading, classify, context_of, read
 from servegate.checks.prompts.divergence import Divergence, first_divergence
 from servegate.checks.prompts.records import Answer, Prompt, PromptsMeasurement
 from servegate.domain.judgement import Unpaired
+from servegate.text.facts import Context
 
 Key = tuple[str, int]
 
@@ -35,21 +36,29 @@ class Side:
     measurement: PromptsMeasurement
     answers: dict[Key, Answer]
     readings: dict[Key, Reading]
+    contexts: dict[str, Context]
 
     @classmethod
     def of(cls, measurement: PromptsMeasurement) -> Side:
         """Index a measurement."""
-        return cls(measurement, {(answer.prompt_id, answer.round): answer for answer in measurement.answers}, {})
+        return cls(measurement, {(answer.prompt_id, answer.round): answer for answer in measurement.answers}, {}, {})
 
     @property
     def rounds(self) -> tuple[int, ...]:
         """Rounds in which anything was recorded, in order."""
         return tuple(sorted({answer.round for answer in self.measurement.answers}))
 
+    @property
+    def full_rounds(self) -> tuple[int, ...]:
+        """Rounds that asked every prompt, in order."""
+        return tuple(one.round for one in sorted(self.measurement.rounds, key=lambda one: one.round) if one.asked == "all")
+
     def reading(self, key: Key, prompt: Prompt) -> Reading:
         """Return the reading of an answer that exists."""
         if key not in self.readings:
-            self.readings[key] = read(self.answers[key], prompt)
+            if prompt.id not in self.contexts:
+                self.contexts[prompt.id] = context_of(prompt)
+            self.readings[key] = read(self.answers[key], prompt, self.contexts[prompt.id])
         return self.readings[key]
 
 
@@ -66,7 +75,12 @@ class Paired:
 def pair_arms(baseline: Side, candidate: Side, prompts: dict[str, Prompt]) -> Paired:
     """Pair both arms on (prompt id, round) and equal hashes."""
     rounds = sorted({*baseline.rounds, *candidate.rounds})
-    expected = {(prompt_id, number) for prompt_id in prompts for number in rounds}
+    expected = {
+        (prompt.id, number)
+        for number in rounds
+        for prompt in prompts.values()
+        if prompt.expect or number in baseline.full_rounds or number in candidate.full_rounds
+    }
     pairs: dict[Key, Pair] = {}
     counts = {"baseline_only": 0, "candidate_only": 0, "hash_differs": 0}
     unpaired: list[Key] = []

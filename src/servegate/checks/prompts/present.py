@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from servegate.checks.contract import Evidence, measured
 from servegate.checks.prompts.classes import SAME
@@ -11,7 +12,7 @@ from servegate.checks.prompts.reading import pair_block, texts_of
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.prompts.tables import CLASS_WORDS, class_table, contract_table, prompt_table
-from servegate.domain.blocks import Block, Fact, Facts, Fold, Section, Text
+from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Point, Section, Series, Text
 from servegate.domain.judgement import Comparison, Finding, Severity, outcome_of
 from servegate.domain.records import Json
 
@@ -35,7 +36,7 @@ def present(
     """Return the section. The same comparison always gives the same blocks."""
     queue = sorted(comparison.items, key=importance)
     counted = comparison.candidate
-    rounds = len(counted["by_round"])
+    rounds = len(counted["full_rounds"])
     return Section(
         check="prompts",
         title="Prompts",
@@ -43,12 +44,13 @@ def present(
         question="Which answers changed, and does it matter?",
         summary=_summary(comparison),
         noise=_noise(comparison),
-        n=f"{comparison.n} prompts x {rounds} round{'' if rounds == 1 else 's'}",
+        n=f"{comparison.n} prompts x {rounds} round{'' if rounds == 1 else 's'}{_more_rounds(counted)}",
         blocks=(
             *_notices(findings),
             class_table(comparison),
             *contract_table(comparison.items),
             _facts(comparison),
+            *_curve(comparison),
             *_reading(queue, evidence),
             prompt_table(queue),
         ),
@@ -67,8 +69,13 @@ def _summary(comparison: Comparison) -> str:
     if counted["contracts"]:
         parts.append(_contracts(counted["contracts"]))
     if counted["unread"]:
-        parts.append(f"{counted['unread']} unread difference{'' if counted['unread'] == 1 else 's'}")
+        parts.append(f"{counted['unread']} unread fact change{'' if counted['unread'] == 1 else 's'}")
     return "; ".join(part for part in parts if part)
+
+
+def _more_rounds(counted: dict[str, Json]) -> str:
+    more = len(counted["by_round"]) - len(counted["full_rounds"])
+    return f", contracts {len(counted['by_round'])} rounds" if more else ""
 
 
 def _contracts(states: dict[str, int]) -> str:
@@ -118,7 +125,39 @@ def _facts(comparison: Comparison) -> Facts:
         )
     )
     facts.append(Fact(name="median first differing token", value=counted["median_first_token"]))
+    ratio = counted["lengths"]["ratio"]
+    facts.append(
+        Fact(
+            name="generated tokens, candidate over baseline",
+            value=None if ratio is None else f"{ratio:.1%}",
+            note=counted["lengths"]["ratio_reason"] or f"{counted['lengths']['right']} over {counted['lengths']['left']}",
+        )
+    )
     return Facts(facts=tuple(facts))
+
+
+def _curve(comparison: Comparison) -> list[Block]:
+    """Return which share of the answers is still equal after so many tokens, between the arms and within each."""
+    noise = comparison.noise
+    halves: tuple[tuple[str, Literal["difference", "baseline", "candidate"], dict[str, Json] | None], ...] = (
+        ("baseline against candidate", "difference", comparison.candidate),
+        ("baseline against itself", "baseline", noise.baseline if noise else None),
+        ("candidate against itself", "candidate", noise.candidate if noise else None),
+    )
+    series = tuple(
+        Series(name=name, role=role, points=tuple(Point(x=float(token), y=share) for token, share in half["curve"]))
+        for name, role, half in halves
+        if half and half["curve"]
+    )
+    if not any(one.points[-1].y < 1 for one in series):
+        return []
+    said = "; ".join(f"{one.name}: {one.points[-1].y:.0%} after {one.points[-1].x:.0f} tokens" for one in series)
+    return [
+        Figure(
+            name="prompt-divergence", title="Answers that are still equal", style="lines", x_label="generated tokens",
+            y_label="share of answers", series=series, description=f"Share of answers still equal: {said}.",
+        )
+    ]  # fmt: skip
 
 
 def _reading(queue: Sequence[Item], evidence: Evidence[PromptsMeasurement]) -> list[Block]:

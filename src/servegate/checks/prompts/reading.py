@@ -8,11 +8,14 @@ from servegate.checks.prompts.classes import AnswerClass
 from servegate.checks.prompts.records import Answer, PromptsMeasurement
 from servegate.domain.blocks import Pair
 from servegate.domain.records import Json
+from servegate.text.fact_changes import Change
+from servegate.text.facts import FactKind
 from servegate.text.marks import excerpt
 
 MOST_CHARACTERS = 4_000
 """Longest text shown on each side; the whole text is in the run directory."""
 MOST_QUESTION = 300
+MOST_CHANGES = 5
 CERTAINTY = {
     "coin_flip": "the baseline could have gone either way",
     "lean": "the baseline leaned to its own choice",
@@ -64,6 +67,10 @@ def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
     if question:
         short = question if len(question) <= MOST_QUESTION else question[: MOST_QUESTION - 1] + "…"
         said.append(f"Asked: {short}")
+    if len(item["changes"]) > 1:
+        said.append(f"Changed facts: {'; '.join(change_text(change) for change in item['changes'][:MOST_CHANGES])}.")
+    if item.get("accepted"):
+        said.append(f"Accepted by {item['accepted']['who']}: {item['accepted']['why']}.")
     parting = item["divergence"]
     if parting:
         gap = parting["gap_nats"]
@@ -79,3 +86,8 @@ def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
     if cut:
         said.append("Shown in part.")
     return " ".join(said)
+
+
+def change_text(change: dict[str, str]) -> str:
+    """Say one changed fact in a few words."""
+    return str(Change(FactKind(change["kind"]), change["left"], change["right"]))

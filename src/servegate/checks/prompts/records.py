@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -44,6 +44,8 @@ class Round(Record):
     name: str
     concurrency: int
     seconds: float
+    asked: Literal["all", "contracts"] = "all"
+    """Which prompts were asked: all of them, or only those with a contract."""
 
 
 class Answer(Record):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from servegate.domain.records import Settings
@@ -20,6 +22,12 @@ class Limits(Settings):
     """Largest increase of answers that hit `max_tokens`, in percentage points of the prompts."""
     fewest_prompts: int = Field(default=20, ge=1)
     """With fewer compared prompts there is no PASS. 299 rule out an increase of 1 point at 95 % where none is seen."""
+    fact_changes: Literal["inform", "review"] = "inform"
+    """What unread changes of facts do that come in every round: stand in the headline, or ask a person before a PASS."""
+    length_ratio_low: float = Field(default=0.9, gt=0, le=1)
+    """Smallest ratio of generated tokens, candidate over baseline; below it a person decides."""
+    length_ratio_high: float = Field(default=1.1, ge=1)
+    """Largest ratio of generated tokens, candidate over baseline."""
     baseline_sound_share: float = Field(default=0.5, ge=0, le=1)
     """Share of the baseline's answers (kept contracts; uncut, sound answers) below which it proves nothing."""
 
@@ -33,6 +41,9 @@ class PromptsSettings(Settings):
     """Longest answer in tokens, unless a prompt has its own."""
     concurrency: int = Field(default=64, ge=1, le=4_096)
     """Requests in flight."""
+    contract_rounds: int = Field(default=4, ge=1, le=16)
+    """Rounds of the prompts that have a contract (`expect`), when that is more than the gate's `rounds`: the rounds
+    beyond those ask only these prompts. A contract that is a fair coin goes from 4 of 4 to 0 of 4 once in 256."""
     top_logprobs: int = Field(default=5, ge=0, le=20)
     """Likeliest tokens kept at every position, to tell a coin-flip from a changed mind."""
     limits: Limits = Limits()

@@ -14,7 +14,8 @@ CLASS_WORDS = {
     AnswerClass.IDENTICAL: "identical bytes",
     AnswerClass.ENCODING: "encoding only",
     AnswerClass.WHITESPACE: "white space only",
-    AnswerClass.DIFFERS: "differs",
+    AnswerClass.WORDING: "wording",
+    AnswerClass.CHANGED_FACT: "changed fact",
     AnswerClass.CONTRACT_BROKEN: "contract broken",
     AnswerClass.DEGENERATE: "degenerate",
     AnswerClass.NOT_COMPARABLE: "not comparable",
@@ -35,7 +36,9 @@ Item = dict[str, Json]
 def class_table(comparison: Comparison) -> Table:
     """Return the classes of every round between the arms, and of each arm against itself."""
     counted, noise = comparison.candidate, comparison.noise
-    halves = [(f"candidate, round {one['round']}", one) for one in counted["by_round"]]
+    halves = [
+        (f"candidate, round {one['round']}", one) for one in counted["by_round"] if one["round"] in counted["full_rounds"]
+    ]
     halves += [
         (f"{arm} against itself", half)
         for arm, half in (("baseline", noise.baseline if noise else None), ("candidate", noise.candidate if noise else None))
@@ -97,7 +100,7 @@ def prompt_table(queue: Sequence[Item]) -> Fold:
         Column(title="round"), Column(title="contract"), Column(title="similarity", digits=3),
         Column(title="first differing token"), Column(title="baseline was"), Column(title="gap", unit="nat", digits=3),
         Column(title="baseline against itself"), Column(title="candidate against itself"), Column(title="beyond noise"),
-        Column(title="unread"), Column(title="hit max_tokens, baseline", percent=True),
+        Column(title="unread"), Column(title="accepted"), Column(title="hit max_tokens, baseline", percent=True),
         Column(title="hit max_tokens, candidate", percent=True), Column(title="degenerate, baseline", percent=True),
         Column(title="degenerate, candidate", percent=True),
     )  # fmt: skip
@@ -122,6 +125,7 @@ def _prompt_row(item: Item) -> tuple[Cell, ...]:
         item["noise"]["candidate"],
         item["beyond_noise"],
         item["unread"],
+        bool(item.get("accepted")),
         item["cap_hits"]["baseline"],
         item["cap_hits"]["candidate"],
         item["degenerate"]["baseline"],

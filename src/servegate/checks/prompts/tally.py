@@ -15,7 +15,9 @@ from servegate.domain.records import Json
 
 RELIABLE_SHARE = 0.75
 """A contract that the baseline keeps less often than this is its own noise; from there to `LOST_SHARE` is worth a look."""
-LOST_SHARE = 0.5
+LOST_SHARE, LOST_SHARE_OF_FEW = 0.25, 0.5
+ENOUGH_ROUNDS = 4
+"""With at least so many judged rounds a contract kept in more than a quarter is noise; with fewer, in more than half."""
 
 
 class ContractState(StrEnum):
@@ -68,7 +70,8 @@ def contract_state(baseline: Counts, candidate: Counts, confirm_rounds: int) -> 
     enough = min(baseline.judged, candidate.judged) >= confirm_rounds and not candidate.open
     if enough and not baseline.broken and not candidate.kept:
         return ContractState.CONFIRMED
-    if baseline.share >= RELIABLE_SHARE and candidate.share <= LOST_SHARE:
+    lost = LOST_SHARE if candidate.judged >= ENOUGH_ROUNDS else LOST_SHARE_OF_FEW
+    if baseline.share >= RELIABLE_SHARE and candidate.share <= lost:
         return ContractState.UNSTABLE
     if baseline.broken or candidate.broken:
         return ContractState.NOISE
