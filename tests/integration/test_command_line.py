@@ -29,6 +29,7 @@ arms:
 engine: {executable: ENGINE, start_timeout_s: 20, request_timeout_s: 5}
 checks:
   prompts: {file: prompts.jsonl, max_tokens: 64}
+policy: quick
 """
 
 

@@ -23,7 +23,7 @@ def write(root: Path, policy: str = "release") -> Path:
     """Write a measured run: one prompt whose fact changes in every round, and enough that do not."""
     found = evidence({"p": [HOSTILE.format(5)] * 2}, {"p": [HOSTILE.format(6)] * 2}, filler=30)
     settings = PromptsSettings.model_validate({"limits": {"fact_changes": "review" if policy == "release" else "inform"}})
-    made = plan(checks={"prompts": settings.to_json()}, policy=policy)
+    made = plan(checks={"prompts": settings.to_json()}, policy="quick")
     run = RunDirectory.create(root)
     run.write_plan(made)
     stages = [{"stage": "measure", "arm": "baseline", "started_at": "2026-11-20T10:00:00+00:00", "seconds": 1.0}]

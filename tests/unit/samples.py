@@ -24,7 +24,7 @@ def arm(name: str = "baseline", **options: object) -> Arm:
 def plan(**changes: object) -> Plan:
     values: dict[str, object] = {
         "gate": "demo",
-        "policy": "standard",
+        "policy": "quick",
         "arms": {"baseline": arm("baseline"), "candidate": arm("candidate", quantization="fp8")},
         "knobs": (Knob(name="quantization", baseline=None, candidate="fp8", source="serving config"),),
         "settings": {},

@@ -125,6 +125,9 @@ def _arm_findings(
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
     if not any(result.check.required and result.check.measure is not None for result in results.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
+    if plan.policy != "quick" and "accuracy" not in results:
+        message = f"accuracy was not checked, and policy {plan.policy} gives no PASS without it (`policy: quick` does)"
+        found.append(finding(ARMS, "no-accuracy", Severity.REVIEW, message))
     for name, side in arms.items():
         found += _engine_findings(name, side.engine, read=ENGAGEMENT in results)
         if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):

@@ -42,6 +42,7 @@ def measure(found: Resolved, arms: tuple[str, ...] | None, *, force: bool, conso
     for warning in found.warnings:
         console.print(f"warning: {printable(warning)}", style="yellow", markup=False)
     world = measuring(found, progress_for(console))
+    _ensure_baseline(found.run_root, arms)
     with _alone(found.run_root):
         return _measured(world, found, arms, force=force)
 
@@ -54,12 +55,6 @@ def _measured(
         run = RunDirectory.open(root)
         if run.read_plan().fingerprint() != found.plan.fingerprint():
             raise UsageError(f"{root} holds a run of another plan", advice="Give another --output, or measure both arms anew.")
-    elif arms is not None and Role.BASELINE.value not in arms:
-        raise UsageError(
-            f"{root} holds no run, so the {arms[0]} can not be given what the baseline was given",
-            why="The baseline renders the inputs that every arm gets.",
-            advice="Measure the baseline first, into the same --output, or copy its run directory there.",
-        )
     else:
         if force:
             _clear(root)
@@ -70,6 +65,16 @@ def _measured(
         error.advice = f"What was measured is kept in {root}; `servegate report {root}` reads it."
         raise
     return run
+
+
+def _ensure_baseline(root: Path, arms: tuple[str, ...] | None) -> None:
+    """Refuse another arm than the baseline where no run is yet: it could not be given what the baseline was given."""
+    if arms is not None and Role.BASELINE.value not in arms and not (root / "plan.json").is_file():
+        raise UsageError(
+            f"{root} holds no run, so the {arms[0]} can not be given what the baseline was given",
+            why="The baseline renders the inputs that every arm gets.",
+            advice="Measure the baseline first, into the same --output, or copy its run directory there.",
+        )
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def segments(text: str, marks: Sequence[Mark], limit: int) -> tuple[Segment, ...
 
     Marks may overlap, be unsorted or reach outside of the text: a character is marked when any of them covers it.
     """
-    spans = sorted((max(mark.start, 0), min(mark.end, len(text))) for mark in marks if mark.start < mark.end)
+    spans = sorted((max(mark.start, 0), max(0, min(mark.end, len(text)))) for mark in marks if mark.start < mark.end)
     first = next((start for start, end in spans if start < end), 0)
     begin = max(0, min(first - limit // 4, len(text) - limit)) if first > limit // 2 else 0
     end = min(len(text), begin + limit)

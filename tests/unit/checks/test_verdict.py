@@ -72,6 +72,14 @@ def test_precedence() -> None:
         assert outcome.value == severity.value
 
 
+@pytest.mark.parametrize(
+    ("policy", "outcome"), [("quick", Outcome.PASS), ("standard", Outcome.REVIEW), ("release", Outcome.REVIEW)]
+)
+def test_without_accuracy_only_the_quick_policy_passes(policy: str, outcome: Outcome) -> None:
+    assert verdict(result(), the_plan=plan(policy=policy)).outcome is outcome
+    assert verdict(result(check=a_check("accuracy")), the_plan=plan(policy=policy)).outcome is Outcome.PASS
+
+
 def test_no_required_check_is_review() -> None:
     assert verdict().outcome is Outcome.REVIEW
     assert verdict(result(check=a_check("throughput", required=False))).outcome is Outcome.REVIEW

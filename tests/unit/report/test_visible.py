@@ -60,6 +60,10 @@ def test_segments_keep_the_text_and_merge_marks() -> None:
     assert [(run.text, run.marked) for run in runs] == [("a", False), ("bc", True), ("de", True), ("f", True), ("gh", False)]
 
 
+def test_a_mark_before_the_text_marks_nothing() -> None:
+    assert [(run.text, run.marked) for run in segments("00", (Mark(start=-2, end=-1),), 2)] == [("00", False)]
+
+
 def test_a_long_text_is_shown_around_its_first_difference() -> None:
     text = "a" * 50_000 + "DIFFERS" + "b" * 50_000
     runs = segments(text, (Mark(start=50_000, end=50_007),), 1_000)
