@@ -64,6 +64,7 @@ check: $(EDITABLE) ## format, lint, strict types, import rules, dead code, shell
 	run vulture
 	run shellcheck $(SHELL_FILES)
 	run python scripts/docs_drift.py
+	run python scripts/config_reference.py --check
 	run python examples/demo-cpu/make_problems.py --check
 
 format: $(EDITABLE) ## format the code and mend what the linter can mend

@@ -65,6 +65,7 @@ class ArmEngine(Settings):
     """What one arm overrides of `engine`."""
 
     executable: str | None = None
+    """The engine of this arm alone, such as the next version's."""
     model_config_file: str | None = Field(default=None, alias="model_config")
 
 
@@ -72,8 +73,10 @@ class ArmSettings(Settings):
     """One arm: the engine's own YAML, and what differs in its engine or environment."""
 
     config: str
+    """The engine's own YAML, as for `vllm serve --config`."""
     engine: ArmEngine = ArmEngine()
     environment: dict[str, str] = {}
+    """Variables that this arm alone is served with; secrets are refused, since they would be recorded."""
 
 
 class ArmsSettings(Settings):
@@ -87,6 +90,7 @@ class PublishSettings(Settings):
     """What `servegate publish` does with a verdict; which outcome fails a job is the Action's input `fail-on`."""
 
     comment: bool = True
+    """Comment the verdict on the pull request."""
 
 
 class OutputSettings(Settings):
@@ -100,12 +104,15 @@ class GateConfig(Settings):
     """One gate: two arms, the checks that are on, and how they are judged."""
 
     version: Literal[1]
+    """Version of this file's format: 1."""
     gate: str = Field(pattern=f"^{GATE_NAME}$")
+    """Name of the run directory and of the pull request's comment: 1 to 40 of a-z, 0-9 and dashes."""
     policy: PolicyName = "standard"
     """How much evidence is wanted and how much loss accepted; single numbers under `checks` override it."""
     description: str = Field(default="", max_length=4_000)
     """A few lines of Markdown about the change, shown at the top of the report."""
     arms: ArmsSettings
+    """The serving configs before and after the change."""
     rounds: int = Field(default=2, ge=1, le=16)
     """Passes of every check over an arm on one start; two are the least that show an arm's own noise."""
     engine: EngineSettings = EngineSettings()
