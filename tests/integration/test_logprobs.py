@@ -17,7 +17,8 @@ def scored(here: Path) -> Path:
     """A gate that scores 40 windows of 250 tokens and measures nothing else before it."""
     engine = here / "servegate.yaml"
     text = engine.read_text().replace(GATE.split("checks:\n")[1], "")
-    checks = "  logprobs: {corpus: {windows: 40, window_tokens: 250}}\n  prompts: {file: prompts.jsonl, max_tokens: 64}\npolicy: quick\n"
+    checks = "  logprobs: {corpus: {windows: 40, window_tokens: 250}}\n  prompts: {file: prompts.jsonl, max_tokens: 64}\n"
+    checks += "policy: quick\n"
     engine.write_text(text + checks)
     (here / "corpus.txt").write_text("".join(f"Line {number} of a text without meaning.\n" for number in range(2000)))
     return here
