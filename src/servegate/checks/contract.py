@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from servegate.domain.blocks import Section
+from servegate.domain.blocks import Section, Text
 from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
 from servegate.domain.plan import Plan
@@ -102,9 +102,7 @@ class Check(Generic[S, M]):
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
-    steps: Callable[[S, Inputs | None, int], int] = field(
-        default=lambda settings, _inputs, rounds: getattr(settings, "steps", rounds) or rounds
-    )
+    steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)
     """How many steps each arm has, given the gate's rounds."""
     part: Callable[[Inputs, int, int], Inputs] = field(default=lambda inputs, _step, _rounds: inputs)
     """The part of the inputs that one step asks: (inputs, step, the gate's rounds)."""
@@ -135,6 +133,11 @@ def finding(
 ) -> Finding:
     """Return a finding of a check; its code is `<check>/<code>`. `rule`, `value`, `operator`, `limit` name a fired rule."""
     return Finding(code=f"{check}/{code}", severity=severity, check=check, message=message, evidence=evidence, **rule)
+
+
+def remarks(findings: tuple[Finding, ...]) -> tuple[Text, ...]:
+    """Return the findings as the paragraphs that open a section; what blocks is set off."""
+    return tuple(Text(text=item.message, tone="plain" if item.severity is Severity.INFO else "caution") for item in findings)
 
 
 __all__ = [

@@ -45,9 +45,8 @@ class Judged:
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of this check alone; what compared nothing is never PASS, required or not."""
-        nothing = isinstance(self.comparison, NotMeasured) or self.comparison.n == 0
-        return worst((outcome_of(self.findings), Outcome.REVIEW if nothing else Outcome.PASS))
+        """Outcome of this check alone, required or not."""
+        return outcome_of(self.findings, 0 if isinstance(self.comparison, NotMeasured) else self.comparison.n)
 
 
 def judged(

@@ -154,7 +154,7 @@ def worst(outcomes: tuple[Outcome, ...]) -> Outcome:
     return min(outcomes, key=PRECEDENCE.index, default=Outcome.REVIEW)
 
 
-def outcome_of(findings: tuple[Finding, ...]) -> Outcome:
-    """Return the outcome that a measured check's findings add up to."""
+def outcome_of(findings: tuple[Finding, ...], compared: int = 1) -> Outcome:
+    """Return the outcome that findings add up to; what compared nothing is REVIEW at best, never PASS."""
     blocking = tuple(Outcome(finding.severity.value) for finding in findings if finding.severity is not Severity.INFO)
-    return worst((*blocking, Outcome.PASS))
+    return worst((*blocking, Outcome.PASS if compared else Outcome.REVIEW))

@@ -12,14 +12,13 @@ Reading executes nothing: values that make the engine import code are text to us
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Collection
 from typing import Any, NoReturn
 
 from servegate.domain.arms import Arm, ServingConfig
-from servegate.domain.plan import Knob
+from servegate.domain.plan import Knob, sha256_of_text
 from servegate.engines.options import VLLM_VERSION, Option, known_options, suggestion
 from servegate.errors import UsageError
 from servegate.text import strict_yaml
@@ -76,8 +75,7 @@ def read_serving_config(text: str, path: str, also_known: Collection[str] = ()) 
         options[name] = value
     if not isinstance(options.get("model"), str) or not options["model"]:
         raise UsageError(f"{path}: `model` is missing", advice="Add `model: <directory or hub id>` to the serving config.")
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return ServingConfig(path=path, sha256=digest, text=text, options=options)
+    return ServingConfig(path=path, sha256=sha256_of_text(text), text=text, options=options)
 
 
 def argv(config: ServingConfig, executable: str) -> tuple[str, ...]:

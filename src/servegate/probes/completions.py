@@ -14,16 +14,13 @@ from collections.abc import Callable, Sequence
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import ChatPrompt, Completion, CompletionRequest, Endpoint, Rendered
-from servegate.errors import EngineError, MeasurementError
-from servegate.http import Call, ConnectionFailedError, DeadlineError, HttpClient, HttpError, Reply
+from servegate.errors import MeasurementError
+from servegate.http import Call, DeadlineError, HttpClient, HttpError, Reply
 from servegate.ports import Advance
+from servegate.probes.asking import ask_all, ensure_unique
 from servegate.probes.completion_replies import completion, document_of, failed, payload
 
 RENDER_CONCURRENCY = 16
-REFUSALS_BEFORE_GIVING_UP = 5
-"""So many calls in a row that found nobody at the address: the engine is gone, not busy."""
-TIMEOUTS_BEFORE_GIVING_UP = 3
-"""So many calls in a row (and at least as many as are in flight) that ran into their deadline: the engine hangs."""
 
 
 class HttpCompletions:
@@ -65,59 +62,19 @@ class HttpCompletions:
         Raises:
             ValueError: two requests have the same id, so that their answers could not be told apart.
         """
-        if len({request.id for request in requests}) != len(requests):
-            raise ValueError("ids of requests must be unique")
-        done: dict[int, Completion] = {}
-        watch = Watch(concurrency)
-        calls = [Call("/v1/completions", payload(self._endpoint.model, request)) for request in requests]
-        given_up = ""
-        with self._client() as client:
-            for outcome in client.results(calls, concurrency):
-                if outcome is not None:
-                    index, reply = outcome
-                    done[index] = _record(requests[index], reply)
-                    advance(1)
-                    given_up = watch.verdict_after(reply)
-                if not given_up and (outcome is None or isinstance(outcome[1], HttpError)):
-                    given_up = self._death()
-                if given_up:
-                    break
-        for index, request in enumerate(requests):
-            if index not in done:
-                done[index] = failed(request, ItemStatus.SKIPPED, f"not completed: {given_up}")
-                advance(1)
-        return tuple(done[index] for index in range(len(requests)))
-
-    def _death(self) -> str:
-        """Return why the engine is known to be gone, or nothing. The session itself reports it once more, in full."""
-        try:
-            self._ensure_alive()
-        except EngineError as error:
-            return error.what
-        return ""
+        ensure_unique([request.id for request in requests])
+        return ask_all(
+            self._client(),
+            [Call("/v1/completions", payload(self._endpoint.model, request)) for request in requests],
+            concurrency,
+            read=lambda index, reply: _record(requests[index], reply),
+            skipped=lambda index, why: failed(requests[index], ItemStatus.SKIPPED, f"not completed: {why}"),
+            advance=advance,
+            ensure_alive=self._ensure_alive,
+        )
 
     def _client(self) -> HttpClient:
         return HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s)
-
-
-class Watch:
-    """Counts failures in a row, and says when no further request is worth sending."""
-
-    def __init__(self, concurrency: int) -> None:
-        """Start with nothing seen; `concurrency` calls are in flight at once."""
-        self._most_timeouts = max(TIMEOUTS_BEFORE_GIVING_UP, concurrency)
-        self._refusals = 0
-        self._timeouts = 0
-
-    def verdict_after(self, reply: Reply | HttpError) -> str:
-        """Return why to give up after this outcome, or nothing."""
-        self._refusals = self._refusals + 1 if isinstance(reply, ConnectionFailedError) else 0
-        self._timeouts = self._timeouts + 1 if isinstance(reply, DeadlineError) else 0
-        if self._refusals >= REFUSALS_BEFORE_GIVING_UP:
-            return f"the engine did not answer {self._refusals} calls in a row"
-        if self._timeouts >= self._most_timeouts:
-            return f"the engine hangs: {self._timeouts} calls in a row ran into their deadline"
-        return ""
 
 
 def _record(request: CompletionRequest, reply: Reply | HttpError) -> Completion:

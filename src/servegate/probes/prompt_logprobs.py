@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import Endpoint, PromptScore, ScoreRequest
-from servegate.errors import EngineError, MeasurementError
+from servegate.errors import MeasurementError
 from servegate.http import Call, DeadlineError, HttpClient, HttpError, Reply
 from servegate.ports import Advance
+from servegate.probes.asking import ask_all, ensure_unique
 from servegate.probes.completion_replies import document_of
-from servegate.probes.completions import Watch
 from servegate.probes.prompt_logprobs_replies import score_of, score_payload
 
 TOKENIZE_CONCURRENCY = 16
@@ -61,38 +61,18 @@ class HttpPromptLogprobs:
         Raises:
             ValueError: two requests have the same id, so that their scores could not be told apart.
         """
-        if len({request.id for request in requests}) != len(requests):
-            raise ValueError("ids of requests must be unique")
-        done: dict[int, PromptScore] = {}
-        watch = Watch(concurrency)
-        calls = [Call("/v1/completions", score_payload(self._endpoint.model, request, top_k)) for request in requests]
+        ensure_unique([request.id for request in requests])
         longest = max((len(request.token_ids) for request in requests), default=0)
         most = longest * (top_k + 1) * LARGEST_ENTRY_BYTES + SPARE_BYTES
-        given_up = ""
-        with HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s, max_bytes=most) as client:
-            for outcome in client.results(calls, concurrency):
-                if outcome is not None:
-                    index, reply = outcome
-                    done[index] = _record(requests[index], reply, top_k)
-                    advance(1)
-                    given_up = watch.verdict_after(reply)
-                if not given_up and (outcome is None or isinstance(outcome[1], HttpError)):
-                    given_up = self._death()
-                if given_up:
-                    break
-        for index, request in enumerate(requests):
-            if index not in done:
-                done[index] = PromptScore.nothing(request.id, ItemStatus.SKIPPED, f"not scored: {given_up}", top_k)
-                advance(1)
-        return tuple(done[index] for index in range(len(requests)))
-
-    def _death(self) -> str:
-        """Return why the engine is known to be gone, or nothing. The session itself reports it once more, in full."""
-        try:
-            self._ensure_alive()
-        except EngineError as error:
-            return error.what
-        return ""
+        return ask_all(
+            HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s, max_bytes=most),
+            [Call("/v1/completions", score_payload(self._endpoint.model, request, top_k)) for request in requests],
+            concurrency,
+            read=lambda index, reply: _record(requests[index], reply, top_k),
+            skipped=lambda index, why: PromptScore.nothing(requests[index].id, ItemStatus.SKIPPED, f"not scored: {why}", top_k),
+            advance=advance,
+            ensure_alive=self._ensure_alive,
+        )
 
 
 def _record(request: ScoreRequest, reply: Reply | HttpError, top_k: int) -> PromptScore:

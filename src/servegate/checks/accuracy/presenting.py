@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from servegate.checks.accuracy.contrast import RIGHT_TO_WRONG, Contrast, Validity, summed
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.accuracy.tables import changed_answers, filters_table, flips_table
-from servegate.checks.contract import Evidence, measured, not_measured
+from servegate.checks.contract import Evidence, measured, not_measured, remarks
 from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Pair, Point, Section, Series, Text
-from servegate.domain.judgement import Comparison, Estimate, Finding, Outcome, outcome_of, worst
+from servegate.domain.judgement import Comparison, Estimate, Finding, outcome_of
 
 SHOWN_PAIRS = 8
 SHOWN_CHARACTERS = 4000
@@ -26,7 +24,7 @@ def present(
     """Return the section; values keep full precision, the report rounds them."""
     between = Contrast.model_validate(comparison.candidate)
     validity = between.validity or Validity()
-    blocks: list[Block] = [*_findings(findings)]
+    blocks: list[Block] = [*remarks(findings)]
     if comparison.n:
         blocks += [_facts(comparison, between, validity, settings), _interval(comparison, settings)]
     blocks += [flips_table(comparison, between), filters_table(between)]
@@ -36,7 +34,7 @@ def present(
     return Section(
         check="accuracy",
         title="Accuracy",
-        outcome=outcome_of(findings) if comparison.n else worst((Outcome.REVIEW, outcome_of(findings))),
+        outcome=outcome_of(findings, comparison.n),
         question="Does the candidate still get the same questions right?",
         summary=_summary(comparison, between, settings),
         noise=_noise(comparison),
@@ -76,10 +74,6 @@ def _noise_of(name: str, own: Contrast) -> str:
     lost, won = summed(own.rounds, "right_to_wrong"), summed(own.rounds, "wrong_to_right")
     share = own.discordance
     return f"{name} against itself: {lost} and {won} flips" + (f" ({share:.1%} of answers)" if share is not None else "")
-
-
-def _findings(findings: Iterable[Finding]) -> list[Block]:
-    return [Text(text=finding.message, tone="plain" if finding.severity.value == "info" else "caution") for finding in findings]
 
 
 def _facts(comparison: Comparison, between: Contrast, validity: Validity, settings: AccuracySettings) -> Facts:

@@ -7,9 +7,9 @@ from typing import Any
 from servegate.checks.capacity.record import ArmCapacity, CapacityContrast, Reading
 from servegate.checks.capacity.settings import CapacitySettings
 from servegate.checks.capacity.words import LINES
-from servegate.checks.contract import Evidence
+from servegate.checks.contract import Evidence, remarks
 from servegate.domain.blocks import Block, Cell, Column, Fold, Section, Table, Text
-from servegate.domain.judgement import Comparison, Finding, Outcome, outcome_of, worst
+from servegate.domain.judgement import Comparison, Finding, outcome_of
 
 
 def present(
@@ -17,15 +17,12 @@ def present(
 ) -> Section:
     """Return the section; values keep full precision, the report rounds them."""
     contrast = CapacityContrast.model_validate(comparison.candidate)
-    blocks: list[Block] = [
-        Text(text=item.message, tone="plain" if item.severity.value == "info" else "caution") for item in findings
-    ]
+    blocks: list[Block] = [*remarks(findings)]
     blocks += [_weights(contrast), _cache(contrast), _predictions(contrast, settings), _notes(contrast)]
-    outcome = outcome_of(findings)
     return Section(
         check="capacity",
         title="Capacity",
-        outcome=outcome if comparison.n else worst((outcome, Outcome.REVIEW)),
+        outcome=outcome_of(findings, comparison.n),
         question="Does it take and hold what arithmetic says?",
         summary=_summary(contrast),
         noise="Arithmetic beside one start of each engine: there is no noise to measure.",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from servegate.checks.contract import ArmEvidence, Evidence
+from servegate.checks.contract import ArmEvidence, Evidence, remarks
 from servegate.checks.engagement.reading import ArmReading, Reading
 from servegate.checks.engagement.settings import EngagementSettings
 from servegate.domain.blocks import Block, Cell, Column, Section, Table, Text
 from servegate.domain.evidence import EngineFacts
-from servegate.domain.judgement import Comparison, Finding, Outcome, outcome_of, worst
+from servegate.domain.judgement import Comparison, Finding, outcome_of
 
 SILENT = "the engine's log does not say"
 
@@ -20,15 +20,12 @@ def present(
 ) -> Section:
     """Return the section."""
     reading = Reading.model_validate(comparison.candidate)
-    outcome = outcome_of(findings)
-    blocks: list[Block] = [
-        Text(text=finding.message, tone="plain" if finding.severity.value == "info" else "caution") for finding in findings
-    ]
+    blocks: list[Block] = [*remarks(findings)]
     blocks += [_facts(reading, evidence), _kernels(reading)]
     return Section(
         check="engagement",
         title="Engagement",
-        outcome=outcome if comparison.n else worst((outcome, Outcome.REVIEW)),
+        outcome=outcome_of(findings, comparison.n),
         question="What was really served?",
         summary=_summary(reading),
         noise="What an engine says of itself has no noise.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from servegate.checks.contract import Evidence
+from servegate.checks.contract import Evidence, remarks
 from servegate.checks.logprobs.comparing import Between
 from servegate.checks.logprobs.contrast import Contrast, Interval
 from servegate.checks.logprobs.record import LogprobsMeasurement
@@ -26,7 +26,7 @@ def present(
     """Return the section; values keep full precision, the report rounds them."""
     between = Between.model_validate(comparison.candidate)
     noise = _noise_sides(comparison)
-    blocks: list[Block] = [*_findings(findings)]
+    blocks: list[Block] = [*remarks(findings)]
     if between.ppl_ratio is not None:
         blocks += [_facts(between, noise, settings), _figure(between, noise, settings)]
         blocks += [moved(between, noise), buckets(between), *ladder(between, evidence.inputs), worst(comparison)]
@@ -77,10 +77,6 @@ def _noise(comparison: Comparison, noise: tuple[Side, ...]) -> str:
         said.append(f"{name.lower()} against itself: ratio {own.ppl_ratio.value:.4f}{same}{rms}")
     text = "; ".join(said) + "."
     return text[:1].upper() + text[1:]
-
-
-def _findings(findings: Iterable[Finding]) -> list[Block]:
-    return [Text(text=finding.message, tone="plain" if finding.severity.value == "info" else "caution") for finding in findings]
 
 
 def _facts(between: Between, noise: tuple[Side, ...], settings: LogprobsSettings) -> Facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from servegate.checks.contract import Evidence, measured
+from servegate.checks.contract import Evidence, measured, remarks
 from servegate.checks.prompts.classes import SAME
 from servegate.checks.prompts.items import importance
 from servegate.checks.prompts.reading import pair_block, texts_of
@@ -13,7 +13,7 @@ from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.checks.prompts.tables import CLASS_WORDS, class_table, contract_table, prompt_table
 from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Point, Section, Series, Text
-from servegate.domain.judgement import Comparison, Finding, Severity, outcome_of
+from servegate.domain.judgement import Comparison, Finding, outcome_of
 from servegate.domain.records import Json
 
 OPEN_PAIRS = 8
@@ -46,7 +46,7 @@ def present(
         noise=_noise(comparison),
         n=f"{comparison.n} prompts x {rounds} round{'' if rounds == 1 else 's'}{_more_rounds(counted)}",
         blocks=(
-            *_notices(findings),
+            *remarks(findings),
             class_table(comparison),
             *contract_table(comparison.items),
             _facts(comparison),
@@ -98,10 +98,6 @@ def _noise(comparison: Comparison) -> str:
             first, second = half["rounds"]
             said.append(f"{arm}, round {first} against round {second}: {half['differing']} of {half['answered']} differ")
     return "; ".join(said)
-
-
-def _notices(findings: Sequence[Finding]) -> list[Block]:
-    return [Text(text=one.message, tone="plain" if one.severity is Severity.INFO else "caution") for one in findings]
 
 
 def _facts(comparison: Comparison) -> Facts:

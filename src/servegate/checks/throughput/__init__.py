@@ -24,5 +24,6 @@ CHECK = Check(
     judge=judge,
     present=present,
     required=False,
+    steps=lambda settings, _inputs, _rounds: settings.steps,
     items=items,
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from servegate.checks.contract import Evidence, measured, not_measured
+from servegate.checks.contract import Evidence, measured, not_measured, remarks
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.blocks import Block, Cell, Column, Figure, Fold, Point, Section, Series, Table, Text
-from servegate.domain.judgement import Comparison, Finding, Outcome, outcome_of, worst
+from servegate.domain.judgement import Comparison, Finding, outcome_of
 from servegate.stats.ratios import requests_for_percentile
 
 PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
@@ -25,10 +25,7 @@ def present(
 ) -> Section:
     """Return the section; values keep full precision, the report rounds them."""
     between = SpeedContrast.model_validate(comparison.candidate)
-    outcome = outcome_of(findings)
-    blocks: list[Block] = [
-        Text(text=finding.message, tone="plain" if finding.severity.value == "info" else "caution") for finding in findings
-    ]
+    blocks: list[Block] = [*remarks(findings)]
     blocks.append(_speeds(between))
     if between.points:
         blocks.append(_figure(between))
@@ -38,7 +35,7 @@ def present(
     return Section(
         check="throughput",
         title="Throughput",
-        outcome=outcome if comparison.n else worst((outcome, Outcome.REVIEW)),
+        outcome=outcome_of(findings, comparison.n),
         question="Is the candidate slower?",
         summary=_summary(between, settings),
         noise=_noise(between, settings),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from servegate.domain.evidence import Measurement
-from servegate.domain.records import Record
+from servegate.domain.workload import LoadResult
 
 
-class LoadPoint(Record):
+class LoadPoint(LoadResult):
     """One window of load at one concurrency, as the load generator reported it.
 
     `block` numbers the window, `position` its place within the block. `workload_sha256` covers lengths, counts and seed:
@@ -20,24 +20,10 @@ class LoadPoint(Record):
     position: int
     seed: int
     workload_sha256: str
-    requests: int
-    completed: int
-    failed: int
-    input_tokens: int
-    output_tokens: int
-    duration_s: float
-    output_tokens_per_second: float
-    ttft_ms: dict[str, float]
-    tpot_ms: dict[str, float]
-    itl_ms: dict[str, float]
-    e2e_latency_s: dict[str, float]
-    prefix_cache_hit_rate: float | None = None
-    prefix_cache_hit_rate_reason: str | None = None
     foreign_processes: tuple[str, ...] | None = None
     foreign_processes_reason: str | None = None
     energy_joules: float | None = None
     energy_joules_reason: str | None = None
-    command: tuple[str, ...] = ()
 
 
 class ThroughputMeasurement(Measurement):
