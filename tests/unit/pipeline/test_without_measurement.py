@@ -57,7 +57,8 @@ class Broken:
 
 
 def test_it_is_compared_although_no_engine_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "discovered", lambda: {**checks.discovered(), "reading": READING})
+    for module in (config.loading, config.recorded, config.resolving):
+        monkeypatch.setattr(module, "discovered", lambda: {**checks.discovered(), "reading": READING})
     (tmp_path / "old.yaml").write_text("model: m\n")
     (tmp_path / "new.yaml").write_text("model: m\nquantization: fp8\n")
     (tmp_path / "servegate.yaml").write_text(GATE)

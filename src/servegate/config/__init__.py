@@ -1,0 +1,17 @@
+"""The gate config (`servegate.yaml`) and how it becomes a plan.
+
+`load` reads and validates; `resolve` reads the serving configs and input files that it names and works out every
+argument, setting and step. Neither starts anything, and neither writes anything: whatever is wrong is found here,
+before a card is touched, and is a `UsageError` that names file, line and key.
+"""
+
+from servegate.config.files import read_ledger
+from servegate.config.loading import Loaded, Overrides, load
+from servegate.config.recorded import checks_of, settings_of
+from servegate.config.resolving import Resolved, resolve
+from servegate.config.schema import ACCEPTED_FILE, GateConfig
+
+__all__ = [
+    "ACCEPTED_FILE", "GateConfig", "Loaded", "Overrides", "Resolved",
+    "checks_of", "load", "read_ledger", "resolve", "settings_of",
+]  # fmt: skip

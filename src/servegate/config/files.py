@@ -1,0 +1,79 @@
+"""Reads the files that a gate config names; whatever is wrong with one is a `UsageError` that names it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+
+from servegate.config.schema import BUNDLED, MAX_INPUT_BYTES
+from servegate.errors import UsageError
+from servegate.ledger import Ledger
+from servegate.ledger import parse as parse_ledger
+from servegate.text import strict_yaml
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text, a byte-order mark dropped. Raises UsageError when it is not there or no UTF-8."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UsageError(f"{path} is no regular file", advice="Name a YAML file.")
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist", advice=near_files(path)) from None
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a directory, not a file", advice="Name the YAML file in it.") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read as UTF-8 text: {error}") from error
+
+
+def near_files(path: Path) -> str:
+    """Return advice for a path that does not exist: files of a near name, or why there are none."""
+    here = path.parent
+    names = [item.name for item in here.iterdir()] if here.is_dir() else []
+    if not here.is_dir():
+        return f"The directory {here} does not exist either."
+    near = get_close_matches(path.name, names, n=3)
+    return f"Did you mean {' or '.join(near)}?" if near else "Paths in a gate config start from the config's own directory."
+
+
+def reader(directory: Path, hashes: dict[str, str]) -> Callable[[str], bytes]:
+    """Return what reads input files by the names in a config, and enters the hash of each into `hashes`."""
+
+    def read(name: str) -> bytes:
+        content = _bundled(name) if name.startswith(BUNDLED) else _file(directory / name)
+        hashes[name] = hashlib.sha256(content).hexdigest()
+        return content
+
+    return read
+
+
+def _bundled(name: str) -> bytes:
+    item = resources.files("servegate.data") / name.removeprefix(BUNDLED)
+    if "/" in name or not item.is_file():
+        raise UsageError(
+            f"{name} does not ship with servegate", advice="Bundled: bundled:prompts.jsonl, bundled:reference_ladder.tsv."
+        )
+    return item.read_bytes()
+
+
+def _file(path: Path) -> bytes:
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no regular file", advice="Name a file.")
+        if path.stat().st_size > MAX_INPUT_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_INPUT_BYTES >> 20} MiB", advice="Split it, or sample fewer rows.")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist", advice=near_files(path)) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
+
+
+def read_ledger(path: Path, *, required: bool = False) -> Ledger:
+    """Read a file of accepted differences; one that is absent is empty, unless it is required. Raises UsageError."""
+    if not required and not path.is_file():
+        return Ledger()
+    return parse_ledger(strict_yaml.load(read_text(path), str(path)).data, str(path))

@@ -1,0 +1,98 @@
+"""What `servegate.yaml` may hold: one strict model a level, with the default and the meaning of every key."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from servegate.domain.policies import PolicyName
+from servegate.domain.records import Settings
+
+GATE_NAME = r"[a-z0-9-]{1,40}"
+BUNDLED = "bundled:"
+"""Prefix of input files that ship with servegate, such as `bundled:prompts.jsonl`."""
+ACCEPTED_FILE = "servegate.accepted.yaml"
+POLICY_SOURCE = "policy"
+"""Where a setting comes from that the policy gave."""
+MAX_INPUT_BYTES = 64 << 20
+
+
+class EngineSettings(Settings):
+    """How both arms are served, unless an arm says otherwise."""
+
+    kind: Literal["vllm"] = "vllm"
+    """Which engine; one module under `servegate.engines` each."""
+    executable: str = "vllm"
+    """Name on the PATH, or a path."""
+    start_timeout_s: float = Field(default=900, gt=0)
+    """From spawn to the first generated token."""
+    request_timeout_s: float = Field(default=120, gt=0)
+    """Longest wait for one answer."""
+    model_config_file: str | None = Field(default=None, alias="model_config")
+    """The model's `config.json`, for predictions when the model itself is not on this machine."""
+    environment: dict[str, str] = {}
+    """Variables that both arms are served with."""
+
+
+class ArmEngine(Settings):
+    """What one arm overrides of `engine`."""
+
+    executable: str | None = None
+    """The engine of this arm alone, such as the next version's."""
+    model_config_file: str | None = Field(default=None, alias="model_config")
+
+
+class ArmSettings(Settings):
+    """One arm: the engine's own YAML, and what differs in its engine or environment."""
+
+    config: str
+    """The engine's own YAML, as for `vllm serve --config`."""
+    engine: ArmEngine = ArmEngine()
+    environment: dict[str, str] = {}
+    """Variables that this arm alone is served with; secrets are refused, since they would be recorded."""
+
+
+class ArmsSettings(Settings):
+    """The serving config before and after the change."""
+
+    baseline: ArmSettings
+    candidate: ArmSettings
+
+
+class PublishSettings(Settings):
+    """What `servegate publish` does with a verdict; which outcome fails a job is the Action's input `fail-on`."""
+
+    comment: bool = True
+    """Comment the verdict on the pull request."""
+
+
+class OutputSettings(Settings):
+    """Where run directories go."""
+
+    directory: str = "servegate-runs"
+    """Unlike the files above it starts from the working directory, where a run belongs."""
+
+
+class GateConfig(Settings):
+    """One gate: two arms, the checks that are on, and how they are judged."""
+
+    version: Literal[1]
+    """Version of this file's format: 1."""
+    gate: str = Field(pattern=f"^{GATE_NAME}$")
+    """Name of the run directory and of the pull request's comment: 1 to 40 of a-z, 0-9 and dashes."""
+    policy: PolicyName = "standard"
+    """How much evidence is wanted and how much loss accepted; single numbers under `checks` override it."""
+    description: str = Field(default="", max_length=4_000)
+    """A few lines of Markdown about the change, shown at the top of the report."""
+    arms: ArmsSettings
+    """The serving configs before and after the change."""
+    rounds: int = Field(default=2, ge=1, le=16)
+    """Passes of every check over an arm on one start; two are the least that show an arm's own noise."""
+    engine: EngineSettings = EngineSettings()
+    checks: dict[str, dict[str, Any]]
+    """A check that is not named is off; `{}` means its defaults."""
+    accepted: str = ACCEPTED_FILE
+    """Differences that were read and accepted (`servegate accept` writes them); a file that is absent accepts nothing."""
+    publish: PublishSettings = PublishSettings()
+    output: OutputSettings = OutputSettings()
