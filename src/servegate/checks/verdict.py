@@ -81,14 +81,15 @@ def decide(
     if run_status != "complete":
         about_arms = (*about_arms, finding(ARMS, "run-incomplete", Severity.REVIEW, f"the run was {run_status}, not completed"))
     counted = [outcome_of(about_arms)]
-    counted += [result.outcome for result in results.values() if result.check.required or result.outcome is Outcome.FAIL]
+    checks = {name: CheckOutcome(outcome=each.outcome, required=each.check.required) for name, each in results.items()}
+    counted += [check.outcome for check in checks.values() if check.counts]
     outcome = worst(tuple(counted))
     findings = tuple(sorted((*about_arms, *(f for r in results.values() for f in r.findings)), key=_weight))
     return Verdict(
         outcome=outcome,
         headline=_headline(outcome, findings),
         scope=_scope(arms),
-        checks={name: CheckOutcome(outcome=r.outcome, required=r.check.required) for name, r in results.items()},
+        checks=checks,
         findings=findings,
         policy=PolicyRef(ref=plan.policy, sha256=plan.fingerprints.policy),
         accepted=accepted,

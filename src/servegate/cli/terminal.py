@@ -72,7 +72,7 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
     for name, check in verdict.checks.items():
         lines.append(f"{name:12} ")
         lines.append(f"{check.outcome.value.replace('_', ' '):14}", style=STYLES[check.outcome])
-        lines.append("\n" if check.required else " informs only\n")
+        lines.append("\n" if check.counts else " informs only\n")
     scope = verdict.scope
     lines.append(printable(f"\nvalid for {scope.gpu}; engine {scope.engine}; kernels: {scope.kernels}"), style="dim")
     console.print(Panel(lines, border_style=STYLES[verdict.outcome].removeprefix("bold "), expand=False))

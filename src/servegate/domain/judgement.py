@@ -118,6 +118,11 @@ class CheckOutcome(Record):
     outcome: Outcome
     required: bool
 
+    @property
+    def counts(self) -> bool:
+        """Whether it has a part in the gate's outcome; a check that only informs has one when it FAILs."""
+        return self.required or self.outcome is Outcome.FAIL
+
 
 class Scope(Record):
     """What a verdict is valid for; it says nothing about another card, driver, engine version or kernel set."""

@@ -52,7 +52,8 @@ class CheckRow:
     title: str
     question: str
     word: Word
-    required: bool
+    counts: bool
+    """Whether it has a part in the outcome; else it informs."""
     summary: str
     noise: str
     n: str

@@ -129,7 +129,7 @@ def _section(section: Section, index: int, source: Source, medium: Medium, table
         title=cut(section.title, min(120, medium.sentence)),
         question=cut(section.question, medium.sentence),
         word=OUTCOMES[section.outcome],
-        required=stated.required if stated else True,
+        counts=stated.counts if stated else True,
         summary=cut(section.summary, medium.sentence),
         noise=cut(section.noise, medium.sentence),
         n=cut(section.n, min(120, medium.sentence)),

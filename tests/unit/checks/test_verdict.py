@@ -118,7 +118,10 @@ def test_speed_that_was_not_measured_does_not_block_but_a_clear_loss_fails() -> 
     assert verdict(result(), missing).checks["throughput"].outcome is Outcome.REVIEW
     assert verdict(result(), result(check=speed, n=0)).checks["throughput"].outcome is Outcome.REVIEW
     slower = result(found(Severity.FAIL, "throughput"), check=speed)
-    assert verdict(result(), slower).outcome is Outcome.FAIL
+    failed = verdict(result(), slower)
+    assert failed.outcome is Outcome.FAIL
+    assert failed.checks["throughput"].counts
+    assert not verdict(result(), missing).checks["throughput"].counts
 
 
 def test_speed_that_is_not_comparable_only_informs() -> None:
