@@ -1,41 +1,29 @@
-"""The run directory, version 1: layout, atomic strict JSON, columns, completeness.
+"""The run directory, version 1: layout, envelopes, seals.
 
-Everything that a gate knows lies in one directory, and this module is the only one that knows its layout. Files are
-written beside their place, flushed to the disk and renamed over it, columns before the JSON that names them, so that
-a reader at any moment sees either the old or the new file, never half of one.
+Everything that a gate knows lies in one directory, and this module is the only one that knows its layout. Columns are
+written before the JSON that names them, and run.json after both.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import re
-import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
-
-import numpy as np
+from typing import TypeVar
 
 from servegate import __version__
+from servegate.artifacts.durable import dump, load, read_columns, replacing, sha256_of_file, stored, write_columns
+from servegate.artifacts.liveness import is_running
 from servegate.domain.arms import ARM_NAME, Arm
-from servegate.domain.evidence import Columns, EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Verdict
 from servegate.domain.plan import Plan, fingerprint_of
 from servegate.domain.records import Json, Record
-from servegate.domain.strict_json import parse_json
 from servegate.errors import RunDirectoryError, StorageError
 
 SCHEMA_VERSION = 1
-MAX_JSON_BYTES = 1 << 30
-"""A file larger than this is refused, since reading it would take the reader's memory before it was judged."""
 EVIDENCE = ("arms/", "inputs/", "plan.json", "run.json")
 """What is judged; everything else in a run directory is made from it."""
-MAX_COLUMN_BYTES = 4 << 30
 CHECKSUMS = "checksums.sha256"
 
 R = TypeVar("R", bound=Record)
@@ -74,7 +62,7 @@ class RunDirectory:
                 f"{root} already holds files",
                 advice="Give another --output or --gate, or pass --force to replace the earlier run.",
             )
-        with _stored(root):
+        with stored(root):
             root.mkdir(parents=True, exist_ok=True)
         return cls(root)
 
@@ -98,7 +86,7 @@ class RunDirectory:
         """Read run.json; `running` with a dead process reads as `interrupted`."""
         envelope = self._read("run.json", "run")
         pid = envelope.data.get("pid")
-        if envelope.status == "running" and not (isinstance(pid, int) and _is_running(pid, envelope.data)):
+        if envelope.status == "running" and not (isinstance(pid, int) and is_running(pid, envelope.data)):
             return Envelope(**{**envelope.__dict__, "status": "interrupted"})
         return envelope
 
@@ -180,7 +168,7 @@ class RunDirectory:
         else:
             reason = measurement.partial
             status, data = "partial" if reason else "measured", measurement.to_json()
-            columns = self._write_columns(f"{path}.npz", measurement.columns) if measurement.columns else None
+            columns = write_columns(self._target(f"{path}.npz"), measurement.columns) if measurement.columns else None
         self._write(
             f"{path}.json",
             Envelope(f"measurement/{check}", plan.gate, plan.fingerprint(), arm, status, reason, seconds, columns, data),
@@ -202,7 +190,7 @@ class RunDirectory:
         if envelope.status not in {"measured", "partial"}:
             raise RunDirectoryError(f"{path} has the unknown status {envelope.status!r}", advice="Measure again.")
         partial = (envelope.reason or unstated) if envelope.status == "partial" else None
-        columns = self._read_columns(envelope.columns, path) if envelope.columns else {}
+        columns = read_columns(envelope.columns, self.root / path) if envelope.columns else {}
         return _validated(kind, {**envelope.data, "columns": columns, "partial": partial}, path)
 
     def write_comparison(self, plan: Plan, check: str, comparison: Comparison | NotMeasured) -> None:
@@ -294,8 +282,7 @@ class RunDirectory:
         found: dict[str, str] = {}
         for path in self.root.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.name != CHECKSUMS:
-                with path.open("rb") as stream:
-                    found[path.relative_to(self.root).as_posix()] = hashlib.file_digest(stream, "sha256").hexdigest()
+                found[path.relative_to(self.root).as_posix()] = sha256_of_file(path)
         return found
 
     def _write_record(self, path: str, kind: str, plan: Plan, arm: str | None, record: Record) -> None:
@@ -317,43 +304,14 @@ class RunDirectory:
         }
         self._write_bytes(path, dump(document))
 
-    def _write_columns(self, path: str, columns: Columns) -> Json:
-        target = self._target(path)
-        for name, column in columns.items():
-            if column.dtype == object:
-                raise ValueError(f"column {name!r} has no fixed type")
-        with _replacing(target) as stream:
-            np.savez(stream, allow_pickle=False, **columns)
-        with target.open("rb") as reader:
-            digest = hashlib.file_digest(reader, "sha256").hexdigest()
-        return {"file": target.name, "sha256": digest, "bytes": target.stat().st_size}
-
-    def _read_columns(self, stated: Json, path: str) -> Columns:
-        name = stated.get("file") if isinstance(stated, dict) else None
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9_-]+\.npz", name):
-            raise RunDirectoryError(f"{path} names no readable column file: {name!r}")
-        target = (self.root / path).parent / name
-        if not target.is_file():
-            raise RunDirectoryError(f"{target} is missing", why=f"{path} refers to it.", advice="Measure again.")
-        if target.stat().st_size > MAX_COLUMN_BYTES:
-            raise RunDirectoryError(f"{target} is larger than {MAX_COLUMN_BYTES} bytes and was not read")
-        content = target.read_bytes()
-        if hashlib.sha256(content).hexdigest() != stated.get("sha256"):
-            raise RunDirectoryError(f"{target} was changed after it was measured", advice="Restore the file or measure again.")
-        try:
-            with np.load(target, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise RunDirectoryError(f"{target} is not readable: {error}") from error
-
     def _write_bytes(self, path: str, content: bytes) -> None:
-        with _replacing(self._target(path)) as stream:
+        with replacing(self._target(path)) as stream:
             stream.write(content)
 
     def _target(self, path: str) -> Path:
         """Return where a file goes, its directory made; a link in a run directory must not lead out of it."""
         target = self.root / path
-        with _stored(target):
+        with stored(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.parent.resolve().is_relative_to(self.root.resolve()):
                 raise StorageError(f"{target.parent} leads out of the run directory", advice="Remove the link.")
@@ -396,53 +354,6 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is damaged: {error}") from error
 
 
-@contextmanager
-def _stored(path: Path) -> Iterator[None]:
-    """Turn what the file system says into one clear error."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{path} could not be written: {error.strerror or error}",
-            why="What was written before is kept.",
-            advice="Free some space, or give another --output.",
-        ) from error
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Write beside a file and put it in its place when it is on the disk; nothing is left when that fails."""
-    with _stored(target):
-        stream = tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False)  # noqa: SIM115 - see below
-        part = Path(stream.name)
-        try:
-            with stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.chmod(0o644)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
-
-
-def dump(value: Json) -> bytes:
-    """Return strict JSON: ASCII, sorted keys, no NaN or Infinity, one final newline."""
-    return (json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1) + "\n").encode("ascii")
-
-
-def load(path: Path) -> Json:
-    """Read strict JSON. Raises RunDirectoryError on repeated keys, NaN, wrong bytes, or a file over the size cap."""
-    try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise RunDirectoryError(f"{path} is larger than {MAX_JSON_BYTES} bytes and was not read")
-        return parse_json(path.read_bytes())
-    except FileNotFoundError:
-        raise RunDirectoryError(f"{path} is missing", advice="The run is incomplete: measure again.") from None
-    except (OSError, ValueError) as error:
-        raise RunDirectoryError(f"{path} is not strict JSON: {error}", advice="Restore the file or measure again.") from error
-
-
 def _validated(record: type[R], data: dict[str, Json], path: str) -> R:
     try:
         return record.model_validate(data)
@@ -454,24 +365,3 @@ def _arm(name: str) -> str:
     if not ARM_NAME.fullmatch(name):
         raise ValueError(f"not the name of an arm: {name!r}")
     return name
-
-
-def _is_running(pid: int, data: dict[str, Json]) -> bool:
-    """A process of that number lives on the boot that wrote the file; elsewhere nothing can be said, so: no."""
-    if data.get("host_boot_id") != boot_id():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def boot_id() -> str | None:
-    """Return the kernel's boot id, which tells one host's uptime from another's; None where there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
