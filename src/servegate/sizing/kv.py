@@ -75,11 +75,6 @@ def token_capacity(budget: float, shape: Shape, number: float, cards: int, block
     return int(budget / request_bytes(shape, number, cards, longest, block, in_flight) * longest)
 
 
-def plain_capacity(memory_gib: float, utilization: float, weights_bytes: float, bytes_per_token: float) -> int:
-    """Return (memory * utilization - weights) / bytes per token: the whole idea on one line, without blocks or reserves."""
-    return max(0, int((memory_gib * GIB * utilization - weights_bytes) / bytes_per_token))
-
-
 def is_hybrid(layers: tuple[Memory, ...]) -> bool:
     """Whether layers keep different amounts, so that the engine groups them and pads the groups."""
     return len({(layer.keeps, layer.window) for layer in layers}) > 1

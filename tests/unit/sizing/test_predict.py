@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from servegate.sizing import CannotSize, Prediction, Room, find_card, predict
-from servegate.sizing.kv import GIB, plain_capacity, request_bytes
+from servegate.sizing.kv import GIB, request_bytes, token_bytes, token_capacity
 from servegate.sizing.predict import predicted
 from servegate.sizing.shape import shape_of
 from tests.unit.sizing.configs import DEEPSEEK_V3, GPT_OSS_20B, LLAMA3_8B, LLAMA3_70B, QWEN3_8B, SMOLLM2, Config
@@ -41,18 +41,25 @@ def test_smollm2_on_a_cpu_as_vllm_0_32_0_logged_it(cache: str, tokens: int) -> N
     assert found.decode_reason == "speed is not predicted on a CPU"
 
 
+def whole_residual(config: Config, card_gib: float, weights_bytes: float, number: int, cards: int = 1) -> int:
+    """Tokens in what weights of a given size leave of 92 % of the cards, without blocks or reserves."""
+    budget = card_gib * GIB * 0.92 - weights_bytes / cards
+    return token_capacity(budget, shape_of(config), number, cards, 1, 4096, 0)
+
+
 @pytest.mark.parametrize(
-    ("bytes_a_weight", "token_bytes", "tokens"),
-    [(2, 131_072, 58_351), (1, 131_072, 119_615), (1, 65_536, 239_230)],
+    ("bytes_a_weight", "number", "a_token", "tokens"),
+    [(2, 2, 131_072, 58_351), (1, 2, 131_072, 119_615), (1, 1, 65_536, 239_230)],
 )
-def test_the_known_arithmetic_of_llama_3_8b_on_24_gib(bytes_a_weight: int, token_bytes: int, tokens: int) -> None:
-    assert plain_capacity(24, 0.92, 8.03e9 * bytes_a_weight, token_bytes) == tokens
+def test_the_known_arithmetic_of_llama_3_8b_on_24_gib(bytes_a_weight: int, number: int, a_token: int, tokens: int) -> None:
+    assert token_bytes(shape_of(LLAMA3_8B), number, 1) == a_token
+    assert whole_residual(LLAMA3_8B, 24, 8.03e9 * bytes_a_weight, number) == tokens
 
 
 def test_capacity_is_a_residual_llama_3_70b_on_two_cards() -> None:
-    budget, token = 2 * 80, 320 * 1024
-    assert plain_capacity(budget, 0.92, 70.6e9 * 2, token) == pytest.approx(51_000, rel=0.02)
-    assert plain_capacity(budget, 0.92, 70.6e9, token) == pytest.approx(267_000, rel=0.002)
+    token = 320 * 1024
+    assert whole_residual(LLAMA3_70B, 80, 70.6e9 * 2, 2, cards=2) == pytest.approx(51_000, rel=0.02)
+    assert whole_residual(LLAMA3_70B, 80, 70.6e9, 2, cards=2) == pytest.approx(267_000, rel=0.002)
     plain, fp8 = (
         predict(LLAMA3_70B, {"tensor-parallel-size": 2, **options}, {}, Room(80.0), 4096)
         for options in ({}, {"quantization": "fp8_per_channel"})
