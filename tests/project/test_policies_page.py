@@ -1,0 +1,52 @@
+"""The table of docs/policies.md says what `domain/policies.py` does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from servegate.domain.policies import POLICIES, ROUNDS, PolicyName
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/policies.md"
+NAMES: tuple[PolicyName, ...] = ("quick", "standard", "release")
+PERCENT = 100
+ROWS: dict[str, list[tuple[str, str, float]]] = {
+    "rounds of prompts with a contract": [("prompts", "contract_rounds", 1)],
+    "PASS needs an accuracy drop below (upper 95 %)": [("accuracy", "limits.pass_drop_points", 1)],
+    "FAIL needs one above (lower 99 %)": [("accuracy", "limits.fail_drop_points", 1)],
+    "fewest questions for a PASS": [("accuracy", "limits.smallest_n", 1)],
+    "fewest prompts for a PASS": [("prompts", "limits.fewest_prompts", 1)],
+    "more cap hits or degenerate answers, tolerated": [("prompts", "limits.cap_hit_increase_points", 1)],
+    "generated tokens, candidate over baseline": [
+        ("prompts", "limits.length_ratio_low", PERCENT),
+        ("prompts", "limits.length_ratio_high", PERCENT),
+    ],
+    "FAIL when throughput falls below (upper 95 %)": [("throughput", "limits.fail_ratio", PERCENT)],
+}
+
+
+def cells(row: str) -> list[str]:
+    line = next(line for line in PAGE.read_text().split("\n") if line.startswith(f"| {row} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found.replace(",", "")) for found in re.findall(r"\d[\d,]*(?:\.\d+)?", text)]
+
+
+@pytest.mark.parametrize("row", list(ROWS))
+def test_a_row_holds_each_policys_numbers(row: str) -> None:
+    for name, cell in zip(NAMES, cells(row), strict=True):
+        stated = [POLICIES[name][check][setting] * scale for check, setting, scale in ROWS[row]]
+        assert numbers(cell)[: len(stated)] == pytest.approx(stated), (row, name)
+
+
+def test_rounds_fact_changes_and_degenerate_answers() -> None:
+    assert numbers(" ".join(cells("rounds of each check"))) == [ROUNDS[name] for name in NAMES]
+    facts = cells("unread fact changes that come in every round")
+    assert ["REVIEW" if POLICIES[name]["prompts"]["limits.fact_changes"] == "review" else "headline" for name in NAMES] == facts
+    for name in NAMES:  # one row speaks of both limits
+        limits = POLICIES[name]["prompts"]
+        assert limits["limits.cap_hit_increase_points"] == limits["limits.degenerate_increase_points"]
