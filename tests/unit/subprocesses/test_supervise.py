@@ -36,7 +36,10 @@ def tag() -> str:
 
 def running(path: Path) -> list[int]:
     def alive(pid: int) -> bool:
-        return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        try:
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
 
     return [pid for pid in map(int, path.read_text().split()) if alive(pid)]
 
