@@ -58,12 +58,19 @@ class InvalidReplyError(HttpError):
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole answer. `seconds` runs from writing the request to the last byte of the answer."""
+    """A whole answer. `seconds` runs from writing the request to the last byte of the answer.
+
+    `arrivals` is for answers that come in pieces: (length of the body so far, seconds since the request) of each piece as
+    the socket gave it; a piece is no unit of the protocol and may end inside a character.
+    """
 
     status: int
     body: bytes
     seconds: float
     retries: int = 0
+    media_type: str = ""
+    """`text/event-stream`, `application/json`, ...: lower case, without parameters; empty when the server named none."""
+    arrivals: tuple[tuple[int, float], ...] = ()
 
     def json(self) -> Json:
         """Return the body as strict JSON. Raises InvalidReplyError."""
@@ -177,7 +184,7 @@ class HttpClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, use_dns_cache=True),
             timeout=self._timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept": "application/json, text/plain", "Accept-Encoding": "identity"},
+            headers={"Accept": "application/json, text/event-stream, text/plain", "Accept-Encoding": "identity"},
             json_serialize=lambda value: json.dumps(value, allow_nan=False),
             trust_env=False,
         )
@@ -223,7 +230,8 @@ class HttpClient:
         started = time.perf_counter()
         try:
             async with self._session.request(method, url, json=call.body, allow_redirects=False) as response:
-                body = await self._read(response, url)
+                body, arrivals = await self._read(response, url, started)
+                media_type = response.content_type if aiohttp.hdrs.CONTENT_TYPE in response.headers else ""
         except TimeoutError as error:
             waited = time.perf_counter() - started
             raise DeadlineError(f"no complete answer from {url} within {waited:.1f} s") from error
@@ -231,19 +239,23 @@ class HttpClient:
             raise
         except aiohttp.ClientError as error:
             raise ConnectionFailedError(f"the answer from {url} broke off: {_reason(error)}") from error
-        return Reply(response.status, body, time.perf_counter() - started, retries)
+        return Reply(response.status, body, time.perf_counter() - started, retries, media_type, arrivals)
 
-    async def _read(self, response: aiohttp.ClientResponse, url: str) -> bytes:
-        body = bytearray()
+    async def _read(
+        self, response: aiohttp.ClientResponse, url: str, started: float
+    ) -> tuple[bytes, tuple[tuple[int, float], ...]]:
+        """Return the body and when its pieces came. Nothing is parsed here: other answers wait for this thread."""
+        body, arrivals = bytearray(), []
         try:
             async for chunk in response.content.iter_any():
                 body += chunk
+                arrivals.append((len(body), time.perf_counter() - started))
                 if len(body) > self._max_bytes:
                     response.close()
                     raise ReplyTooLargeError(f"the answer from {url} is longer than {self._max_bytes} bytes")
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             raise ConnectionFailedError(f"the answer from {url} broke off: {_reason(error)}") from error
-        return bytes(body)
+        return bytes(body), tuple(arrivals)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         running = asyncio.run_coroutine_threadsafe(work, self._loop)

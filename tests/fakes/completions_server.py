@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +21,7 @@ from aiohttp import web
 from servegate.domain.workload import Endpoint
 
 MODEL = "baseline-7f3a"
+REQUEST: ContextVar[web.Request] = ContextVar("request")
 Fault = Callable[[dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
@@ -50,6 +53,7 @@ class CompletionsServer:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        REQUEST.set(request)
         self.bodies.append(body)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -63,7 +67,7 @@ class CompletionsServer:
                         return await fault(body)
             await asyncio.sleep(self.pause_s)
             self._count(prompt, str(body.get("cache_salt")))
-            return web.json_response(answer(body))
+            return as_asked(answer(body), body)
         finally:
             self.in_flight -= 1
 
@@ -103,11 +107,60 @@ def answer(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"id": "cmpl-1", "object": "text_completion", "choices": [{**choice, **changes}], "usage": usage}
 
 
+def as_asked(document: dict[str, Any], body: dict[str, Any]) -> web.Response:
+    """Answer as one document, or as the stream that the body asks for."""
+    if not body.get("stream"):
+        return web.json_response(document)
+    return web.Response(body=b"".join(events_of(document)), content_type="text/event-stream")
+
+
+def events_of(document: dict[str, Any]) -> list[bytes]:
+    """Return an answer as the events of a stream in the shape of vLLM 0.32: one a token, usage, `[DONE]`."""
+    (choice,) = document["choices"]
+    head = {name: document[name] for name in ("id", "object")}
+    count = len(choice["token_ids"] or [0])
+    made = []
+    for place in range(count):
+        last = place == count - 1
+        piece = {
+            "index": 0,
+            "text": choice["text"] if last else "",
+            "logprobs": choice["logprobs"] and {name: col[place : place + 1] for name, col in choice["logprobs"].items()},
+            "finish_reason": choice["finish_reason"] if last else None,
+            "stop_reason": None,
+            "prompt_token_ids": None if place else choice["prompt_token_ids"],
+            "token_ids": choice["token_ids"] and choice["token_ids"][place : place + 1],
+        }
+        made.append({**head, "choices": [piece]})
+    made.append({**head, "choices": [], "usage": document["usage"]})
+    return [*(f"data: {json.dumps(one)}\n\n".encode() for one in made), b"data: [DONE]\n\n"]
+
+
+def streams(cut: Callable[[list[bytes]], list[bytes]], *, whole: bool = True) -> Fault:
+    """Stream the usual events, changed by `cut`; `whole`: the response itself ends as it should."""
+
+    async def fault(body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        response.enable_chunked_encoding()
+        request = REQUEST.get()
+        await response.prepare(request)
+        for data in cut(events_of(answer(body))):
+            await response.write(data)
+            await asyncio.sleep(0.002)
+        if not whole:
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+    return fault
+
+
 def replies(status: int = 200, **changes: Any) -> Fault:
     """Answer as usual, with another status or other fields of the choice."""
 
     async def fault(body: dict[str, Any]) -> web.StreamResponse:
-        return web.json_response(answer(body, **changes), status=status)
+        document = answer(body, **changes)
+        return as_asked(document, body) if status == 200 else web.json_response(document, status=status)
 
     return fault
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +22,12 @@ class Endpoint(Record):
 
 
 class ChatPrompt(Record):
-    """A prompt before rendering: OpenAI chat messages."""
+    """A prompt before rendering: OpenAI chat messages, and what else the chat template is given."""
 
     id: str
     messages: tuple[dict[str, Json], ...]
+    tools: tuple[dict[str, Json], ...] = ()
+    chat_template_kwargs: dict[str, Json] = {}
 
 
 class Rendered(Record):
@@ -34,8 +37,22 @@ class Rendered(Record):
     token_ids: tuple[int, ...]
 
 
+class Chat(Record):
+    """A request by its messages: for tools and reasoning, which only the chat route takes apart."""
+
+    messages: tuple[dict[str, Json], ...]
+    tools: tuple[dict[str, Json], ...] = ()
+    tool_choice: Json = None
+    """None is sent as `auto` with tools; else `none`, `auto`, `required` or an object that names a function."""
+    chat_template_kwargs: dict[str, Json] = {}
+
+
 class CompletionRequest(Record):
-    """One completion with every sampling parameter pinned, so that no engine default can differ between arms."""
+    """One completion with every sampling parameter pinned, so that no engine default can differ between arms.
+
+    With `chat` the messages are sent and the endpoint's own template renders them; `token_ids` is then what another
+    endpoint made of them, for people.
+    """
 
     id: str
     token_ids: tuple[int, ...]
@@ -52,16 +69,28 @@ class CompletionRequest(Record):
     top_logprobs: int = 0
     cache_salt: str = ""
     """Requests of different salts share no prefix cache."""
+    stream: bool = True
+    """Whether tokens come as they are made, which gives their times; the chat route is never streamed."""
+    chat: Chat | None = None
 
 
 class Completion(Record):
-    """What came back for one request. `error` explains every status that is not `ok` or `truncated`."""
+    """What came back for one request. `error` explains every status that is not `ok` or `truncated`.
+
+    `text` is the visible answer; of an answer with tool calls, followed by one line a call (`calls_as_text`).
+    """
 
     id: str
     status: ItemStatus
     finish_reason: str | None = None
     text: str = ""
     reasoning: str | None = None
+    reasoning_field: str | None = None
+    """Where the reasoning stood: `reasoning`, `reasoning_content`, or `text` for a think block in the text itself."""
+    tool_calls: tuple[dict[str, Json], ...] = ()
+    """{"name", "arguments"}: arguments are the text that the model wrote, parsed by nobody."""
+    prompt_token_ids: tuple[int, ...] | None = None
+    """What the endpoint made of the messages; None where ids were sent."""
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float | None, ...] = ()
     top_ids: tuple[tuple[int, ...], ...] = ()
@@ -70,7 +99,17 @@ class Completion(Record):
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     e2e_latency_s: float | None = None
+    ttft_ms: float | None = None
+    """Milliseconds from writing the request to the first token."""
+    arrivals_ms: tuple[float, ...] = ()
+    """The same for every token, where each came by itself; empty where times of single tokens are not known."""
+    ttft_ms_reason: str | None = None
     error: str | None = None
+
+
+def calls_as_text(calls: Sequence[Mapping[str, Json]]) -> str:
+    """Return tool calls as text: one line a call, its arguments as the model wrote them; nothing without a call."""
+    return "".join(f"[tool call] {call['name']} {call['arguments']}\n" for call in calls)
 
 
 class ScoreRequest(Record):

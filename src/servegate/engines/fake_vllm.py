@@ -8,16 +8,19 @@ of servegate, since it is started as a program of its own, with `python -I -S`, 
 Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in about 0.2 s. Environment:
 
 FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, and die, hang, http-500,
-                   garbage, each also as `<fault>-after-N`: after N completions that went well (the trial generation of a
-                   start is the first). The same word under `--additional-config={"fault": ...}` works too.
+                   garbage, stream-error, stream-cut, each also as `<fault>-after-N`: after N completions that went well (the
+                   trial generation of a start is the first). Half an answer comes first, then an error object inside HTTP
+                   200 or nothing more. The same word under `--additional-config={"fault": ...}` works too.
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
 FAKE_VLLM_PIDS     a file to which `ignore-sigterm-and-fork` appends its pids
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
-FAKE_VLLM_DELAY_MS milliseconds that every completion takes
+FAKE_VLLM_DELAY_MS milliseconds that every completion takes before its first token
+FAKE_VLLM_TOKEN_MS milliseconds from each token to the next
 """
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import http.client
 import json
@@ -25,6 +28,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -38,6 +42,8 @@ from typing import Any
 
 VERSION = os.environ.get("FAKE_VLLM_VERSION", "0.32.0")
 DELAY_S = float(os.environ.get("FAKE_VLLM_DELAY_MS", "0")) / 1000
+TOKEN_S = float(os.environ.get("FAKE_VLLM_TOKEN_MS", "0")) / 1000
+FAULTS_LATER = "die|hang|http-500|garbage|stream-error|stream-cut"
 SPECIAL = {"<|im_start|>": 1, "<|im_end|>": 2}
 END = 2
 WORDS = ("the", "a", "of", "to", "and", "in", "is", "it", "for", "on", "with", "as", "at", "by", "from", "this", "that", "be")
@@ -199,6 +205,28 @@ class Model:
         return rows
 
 
+def deltas(choice: dict[str, Any], produced: list[int], prefix: str) -> list[dict[str, Any]]:
+    """Return one choice as the pieces of a stream, one a token. Half a character is held back, as an engine does."""
+    text, logprobs, made = choice.get("text", ""), choice.get("logprobs"), []
+    if prefix == "chatcmpl":
+        text = choice["message"]["content"]
+    decoder, shown, seen = codecs.getincrementaldecoder("utf-8")("replace"), 0, 0
+    for place, number in enumerate(produced):
+        size, last = number >> 24, place == len(produced) - 1
+        piece = (number & 0xFFFFFF).to_bytes(size, "big") if 1 <= size <= 3 else decode([number]).encode()
+        seen += len(decoder.decode(piece, last))
+        end = len(text) if last else min(seen, len(text))
+        delta: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": choice["finish_reason"] if last else None}
+        delta |= {"delta": {"content": text[shown:end]}} if prefix == "chatcmpl" else {"text": text[shown:end]}
+        if logprobs:
+            delta["logprobs"] = {name: column[place : place + 1] for name, column in logprobs.items()}
+        if choice.get("token_ids") is not None:
+            delta |= {"token_ids": [number], "prompt_token_ids": None if place else choice["prompt_token_ids"]}
+        made.append({**delta, "stop_reason": None})
+        shown = end
+    return made
+
+
 # -- the server -------------------------------------------------------------------------------------------------------
 
 
@@ -333,23 +361,52 @@ class Handler(BaseHTTPRequestHandler):
             "prompt_tokens_details": None,
         }
         head = {"id": f"{prefix}-{os.urandom(8).hex()}", "object": kind, "created": int(time.time()), "model": self.model.name}
+        half = self.half_said()
         if not body.get("stream"):
-            self.reply(200, {**head, "choices": choices, "usage": usage, "system_fingerprint": f"vllm-{VERSION}-fake"})
+            time.sleep(TOKEN_S * produced)
+            whole = json.dumps({**head, "choices": choices, "usage": usage, "system_fingerprint": f"vllm-{VERSION}-fake"})
+            if half == "stream-error":
+                self.reply(200, RefusedError(500, "EngineCore encountered an issue.", "InternalServerError").body)
+            elif half == "stream-cut":
+                self.reply(200, whole.encode(), half=True)
+            else:
+                self.reply(200, whole.encode())
             return
+        events = [
+            f"data: {json.dumps({**head, 'choices': [choice]})}\n\n".encode() for choice in deltas(choices[0], made[0], prefix)
+        ]
         self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for place, number in enumerate(made[0]):
-            last = choices[0]["finish_reason"] if place == len(made[0]) - 1 else None
-            self.event({**head, "choices": [{"index": 0, "text": decode([number]), "finish_reason": last}]})
-        if (body.get("stream_options") or {}).get("include_usage"):
+        begun = time.monotonic()
+        for place, data in enumerate(events[: len(events) // 2] if half else events):
+            time.sleep(max(0.0, begun + place * TOKEN_S - time.monotonic()))
+            self.chunk(data)
+        if half == "stream-cut":
+            self.cut()
+            return
+        if half == "stream-error":
+            self.event(RefusedError(500, "EngineCore encountered an issue.", "InternalServerError").body)
+        elif (body.get("stream_options") or {}).get("include_usage"):
             self.event({**head, "choices": [], "usage": usage})
         self.event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
 
+    def half_said(self) -> str:
+        """The fault, when it shall come in the middle of this answer."""
+        with self.model.lock:
+            return self.fault if self.fault.startswith("stream-") and self.model.completions > self.fault_after else ""
+
+    def cut(self) -> None:
+        self.wfile.flush()
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
     def event(self, value: Any) -> None:
-        data = f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n".encode()
+        self.chunk(f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n".encode())
+
+    def chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
@@ -370,13 +427,15 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, b"\x00\xff<html>not json")
         return self.fault in ("http-500", "garbage")
 
-    def reply(self, status: int, value: Any, kind: str = "application/json") -> None:
+    def reply(self, status: int, value: Any, kind: str = "application/json", *, half: bool = False) -> None:
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(data[: len(data) // 2] if half else data)
+        if half:
+            self.cut()
 
     def log_message(self, _format: str, *arguments: Any) -> None:
         print(f'INFO:     {self.client_address[0]}:{self.client_address[1]} - "{arguments[0]}" {arguments[1]}', flush=True)
@@ -415,7 +474,7 @@ def fail_loudly(exception: str) -> None:
 def serve(path: str, options: dict[str, str]) -> int:
     extra = json.loads(options.get("additional-config", "{}"))
     fault = extra.get("fault", "") or os.environ.get("FAKE_VLLM_FAULT", "")
-    match = re.fullmatch(r"(die|hang|http-500|garbage)(?:-after-(\d+))?", fault)
+    match = re.fullmatch(rf"({FAULTS_LATER})(?:-after-(\d+))?", fault)
     Handler.fault, Handler.fault_after = (match[1], int(match[2] or 0)) if match else (fault, 0)
     Handler.model = model = Model(path, options, fault)
     quantization, kv = options.get("quantization"), options.get("kv-cache-dtype", "auto")

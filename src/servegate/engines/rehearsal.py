@@ -15,6 +15,8 @@ FAULTS = {
     "ignore-sigterm-and-fork": "does not listen to SIGTERM and starts children that do not either",
     "flip-some-answers": "answers a quarter of the prompts differently",
     "die-after-N": "ends after N completions; also hang-after-N, http-500-after-N, garbage-after-N",
+    "stream-error-after-N": "after N completions, half an answer and then an error object inside HTTP 200",
+    "stream-cut-after-N": "after N completions, half an answer and then a closed connection",
 }
 """What FAKE_VLLM_FAULT may say."""
 VARIABLE = "FAKE_VLLM_FAULT"

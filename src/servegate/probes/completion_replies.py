@@ -1,36 +1,58 @@
 """What is sent to `/v1/completions` and what an answer of it means; pure functions.
 
-Written for vLLM 0.25 to 0.32. Every sampling parameter is sent, because a parameter that is left out is filled from the
-model's `generation_config.json`, which quantized repositories often change. Token ids come back beside the text
-(`return_token_ids`) and as the keys of the logprobs (`return_tokens_as_token_ids`): texts of different tokens can be
-equal, ids cannot.
+Written for vLLM 0.25 to 0.32; streamed or not, the same evidence (`event_stream`). Every sampling parameter is sent,
+because a parameter that is left out is filled from the model's `generation_config.json`, which quantized repositories
+often change. Token ids come back beside the text (`return_token_ids`) and as the keys of the logprobs
+(`return_tokens_as_token_ids`): texts of different tokens can be equal, ids cannot.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Any
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
 from servegate.domain.workload import Completion, CompletionRequest
-from servegate.http import InvalidReplyError, Reply
+from servegate.http import Reply
+from servegate.probes.event_stream import BrokenStreamError, is_stream, streamed
+from servegate.probes.reply_parts import (
+    UnusableReplyError,
+    document_of,
+    failed,
+    id_of,
+    ids_of,
+    number_of,
+    only_choice,
+    ranked_of,
+    reasoning_of,
+    status_of,
+    usage_of,
+)
 
-CLAMPED = -9990.0
-"""vLLM writes minus infinity as -9999.0 (`clamp_prompt_logprobs` and the OpenAI serving code): a missing number."""
-TOKEN_ID = re.compile(r"token_id:(\d{1,10})")
-MESSAGE_LIMIT = 300
-
-
-class UnusableReplyError(ValueError):
-    """The answer cannot be used as evidence; the message says why."""
+LEAST_PIECES = 0.8
+"""Share of the tokens that must have come in a piece of their own; below it, times of single tokens are fiction."""
+NOT_STREAMED = "the answer was not streamed"
 
 
 def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
     """Return the JSON body of one request, with every parameter that a server could fill in otherwise."""
     body: dict[str, Json] = {
-        "model": model,
+        **pinned(model, request),
         "prompt": list(request.token_ids),
+        "add_special_tokens": False,
+        "stream": request.stream,
+        "logprobs": request.top_logprobs or None,
+    }
+    if request.stream:
+        body["stream_options"] = {"include_usage": True, "continuous_usage_stats": False}
+    return body
+
+
+def pinned(model: str, request: CompletionRequest) -> dict[str, Json]:
+    """Return what the completions route and the chat route are sent alike."""
+    body: dict[str, Json] = {
+        "model": model,
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -43,7 +65,6 @@ def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
         "stop": list(request.stop),
         "n": 1,
         "echo": False,
-        "stream": False,
         "min_tokens": 0,
         "ignore_eos": False,
         "stop_token_ids": [],
@@ -51,8 +72,6 @@ def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
         "include_stop_str_in_output": False,
         "skip_special_tokens": True,
         "spaces_between_special_tokens": True,
-        "add_special_tokens": False,
-        "logprobs": request.top_logprobs or None,
         "return_tokens_as_token_ids": True,
         "return_token_ids": True,
     }
@@ -61,117 +80,65 @@ def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
     return body
 
 
-def failed(request: CompletionRequest, status: ItemStatus, reason: str) -> Completion:
-    """Return the record of a request that brought no answer."""
-    return Completion(id=request.id, status=status, error=one_line(reason))
-
-
 def completion(request: CompletionRequest, reply: Reply) -> Completion:
     """Return what an answer says, or a `failed` record that says why it cannot be used."""
     try:
         return _completion(request, reply)
-    except UnusableReplyError as error:
+    except (UnusableReplyError, BrokenStreamError) as error:
         return failed(request, ItemStatus.FAILED, str(error))
 
 
-def error_of(reply: Reply) -> str | None:
-    """Return the server's error message, also when it comes with status 200; None when the answer holds no error."""
-    return document_of(reply)[1]
-
-
-def document_of(reply: Reply) -> tuple[Json, str | None]:
-    """Return the parsed body (None when it is no strict JSON) and the error that the answer states, if any."""
-    try:
-        document = reply.json()
-    except InvalidReplyError as invalid:
-        what = invalid.what if reply.status == 200 else f"HTTP {reply.status}"
-        return None, one_line(f"{what}: {reply.excerpt()}")
-    if isinstance(document, dict):
-        stated = document.get("error", document.get("message") if document.get("object") == "error" else None)
-        if stated:
-            message = stated.get("message", stated) if isinstance(stated, dict) else stated
-            return document, one_line(f"HTTP {reply.status}: {message}")
-    return document, None if reply.status == 200 else one_line(f"HTTP {reply.status}: {reply.excerpt()}")
-
-
-def one_line(text: str) -> str:
-    """Return a message that fits one line: printable, bounded."""
-    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * MESSAGE_LIMIT])
-    return shown if len(shown) <= MESSAGE_LIMIT else shown[: MESSAGE_LIMIT - 1] + "…"
-
-
 def _completion(request: CompletionRequest, reply: Reply) -> Completion:
-    document, error = document_of(reply)
-    if error is not None:
-        raise UnusableReplyError(error)
-    choice = _only_choice(document)
+    arrivals: Sequence[float] = ()
+    if is_stream(reply):
+        whole = streamed(reply)
+        document, arrivals = whole.document, whole.arrivals_s
+    else:
+        document, error = document_of(reply)
+        if error is not None:
+            raise UnusableReplyError(error)
+    choice = only_choice(document)
     if choice.get("prompt_token_ids") != list(request.token_ids):
         raise UnusableReplyError(_other_prompt(choice.get("prompt_token_ids"), request.token_ids))
     text = choice.get("text")
     if not isinstance(text, str):
         raise UnusableReplyError(f"the answer's text is {type(text).__name__}, not a string")
-    token_ids = _ids(choice.get("token_ids"), "token_ids")
+    token_ids = ids_of(choice.get("token_ids"), "token_ids")
     logprobs, top_ids, top_logprobs = _logprobs(choice.get("logprobs"), token_ids, request.top_logprobs)
-    usage = document.get("usage") if isinstance(document.get("usage"), dict) else {}
-    details = usage.get("prompt_tokens_details")
     finish = choice.get("finish_reason")
-    reasoning, answer = _reasoning(text, choice)
-    status, error = _status(finish, text, answer, reasoning, len(token_ids), request.max_tokens)
+    reasoning, field, answer = reasoning_of(text, choice)
+    status, error = status_of(finish, text, answer, reasoning, len(token_ids), request.max_tokens)
     return Completion(
         id=request.id,
         status=status,
         finish_reason=finish if isinstance(finish, str) else None,
         text=text,
         reasoning=reasoning,
+        reasoning_field=field,
         token_ids=token_ids,
         logprobs=logprobs,
         top_ids=top_ids,
         top_logprobs=top_logprobs,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
-        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
         e2e_latency_s=reply.seconds,
         error=error,
+        **usage_of(document, len(token_ids)),
+        **_timings(arrivals, len(token_ids)),
     )
 
 
-def _only_choice(document: Json) -> dict[str, Any]:
-    choices = document.get("choices") if isinstance(document, dict) else None
-    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-        raise UnusableReplyError("the answer does not hold exactly one choice")
-    return choices[0]
+def _timings(arrivals_s: Sequence[float], tokens: int) -> dict[str, Any]:
+    """Return when the tokens came, or why that says nothing about when they were made.
 
-
-def _status(
-    finish: Json, text: str, answer: str, reasoning: str | None, tokens: int, max_tokens: int
-) -> tuple[ItemStatus, str | None]:
-    """Return the status and its explanation. A cap hit is told before emptiness: the answer may only have been cut."""
-    if finish == "length":
-        short = tokens < max_tokens
-        return ItemStatus.TRUNCATED, f"the server stopped at {tokens} of {max_tokens} tokens" if short else None
-    if finish != "stop":
-        return ItemStatus.FAILED, one_line(f"finish_reason is {finish!r}")
-    if answer.strip():
-        return ItemStatus.OK, None
-    if reasoning is not None and reasoning.strip():
-        return ItemStatus.REASONING_ONLY, "the answer holds reasoning and nothing after it"
-    return ItemStatus.EMPTY, "the model ended at once" if not text else "the answer is nothing but white space"
-
-
-def _reasoning(text: str, choice: dict[str, Any]) -> tuple[str | None, str]:
-    """Split off reasoning, which either stands in its own field or in a think block (whose start may be in the prompt).
-
-    The text itself is kept whole in the record; an unclosed block is all reasoning and no answer.
+    A proxy that buffers and a parser that holds text back both let many tokens come at once; the time of "the first" is
+    then that of the first lump, and the times between tokens are those between lumps.
     """
-    for field in ("reasoning", "reasoning_content"):
-        if isinstance(choice.get(field), str):
-            return choice[field], text
-    thought, closed, answer = text.partition("</think>")
-    if closed:
-        return thought.removeprefix("<think>"), answer
-    if text.lstrip().startswith("<think>"):
-        return text.lstrip().removeprefix("<think>"), ""
-    return None, text
+    if not arrivals_s:
+        return {"ttft_ms_reason": NOT_STREAMED if tokens else "no token came"}
+    pieces = len(set(arrivals_s))
+    if pieces < LEAST_PIECES * tokens:
+        return {"ttft_ms_reason": f"{tokens} tokens came in {pieces} pieces, so times of single tokens are not known"}
+    arrivals_ms = tuple(1000 * at for at in arrivals_s)
+    return {"ttft_ms": arrivals_ms[0], "arrivals_ms": arrivals_ms}
 
 
 def _logprobs(
@@ -187,41 +154,14 @@ def _logprobs(
         raise UnusableReplyError("logprobs lack tokens, token_logprobs or top_logprobs")
     if not len(tokens) == len(chosen) == len(tops) == len(token_ids):
         raise UnusableReplyError(f"{len(token_ids)} tokens came with {len(tokens)}/{len(chosen)}/{len(tops)} logprobs")
-    if tuple(_id_of(token) for token in tokens) != token_ids:
+    if tuple(map(id_of, tokens)) != token_ids:
         raise UnusableReplyError("the logprobs belong to other tokens than token_ids")
-    top_ids: list[tuple[int, ...]] = []
-    top_logprobs: list[tuple[float, ...]] = []
-    for top in tops:
-        known = {_id_of(key): number for key, value in (top or {}).items() if (number := _number(value)) is not None}
-        ranked = sorted(known.items(), key=lambda item: (-item[1], item[0]))[:k]
-        top_ids.append(tuple(token for token, _ in ranked))
-        top_logprobs.append(tuple(value for _, value in ranked))
-    return tuple(_number(value) for value in chosen), tuple(top_ids), tuple(top_logprobs)
-
-
-def _id_of(token: Json) -> int:
-    match = TOKEN_ID.fullmatch(token) if isinstance(token, str) else None
-    if match is None:
-        raise UnusableReplyError(f"a logprob is keyed by {token!r}, not by token id")
-    return int(match[1])
-
-
-def _number(value: Json) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UnusableReplyError(f"a logprob is {value!r}, not a number")
-    return float(value) if value > CLAMPED else None
-
-
-def _ids(value: Json, name: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or any(type(item) is not int or not 0 <= item < 2**31 for item in value):
-        raise UnusableReplyError(f"{name} is no list of token ids")
-    return tuple(value)
-
-
-def _count(value: Json) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    ranked = [ranked_of(top.items() if isinstance(top, dict) else (), k) for top in tops]
+    return (
+        tuple(map(number_of, chosen)),
+        tuple(tuple([token for _, token in row]) for row in ranked),
+        tuple(tuple([-value for value, _ in row]) for row in ranked),
+    )
 
 
 def _other_prompt(seen: Json, sent: tuple[int, ...]) -> str:

@@ -1,11 +1,14 @@
 """Renders and completes prompts over an engine's HTTP interface.
 
 A prompt is rendered to token ids once, by the engine's own chat template (`POST /tokenize`), and sent as ids, so that
-both arms are given the same input whatever their tokenizers would have made of the text.
+both arms are given the same input whatever their tokenizers would have made of the text. Requests with `chat` go to the
+chat route instead, the only one that takes tool calls and reasoning apart.
 
-Answers are not streamed: texts, ids and logprobs are compared, not their arrival, and at 64 in flight one parse per
-answer costs a fiftieth of one parse per token. A hung engine is told by the deadline of each request instead, and by
-giving up when everything in flight ran into it.
+Ids are answered in a stream, which dates every token; it is put together when it has ended, one parse an answer
+(`event_stream`). The chat route is not streamed: what a parser makes of a whole answer is the evidence, streaming parsers
+are other code that loses and invents parts of a call (https://github.com/vllm-project/vllm/issues/11392,
+https://github.com/vllm-project/vllm/issues/28806), and text that a parser holds back has no times worth keeping. A hung
+engine is told by the deadline of each request, and by giving up when everything in flight ran into it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from servegate.errors import MeasurementError
 from servegate.http import Call, DeadlineError, HttpClient, HttpError, Reply
 from servegate.ports import Advance
 from servegate.probes.asking import ask_all, ensure_unique
-from servegate.probes.completion_replies import completion, document_of, failed, payload
+from servegate.probes.chat_replies import chat_completion, chat_payload
+from servegate.probes.completion_replies import completion, payload
+from servegate.probes.reply_parts import document_of, failed
 
 RENDER_CONCURRENCY = 16
 
@@ -42,6 +47,8 @@ class HttpCompletions:
                     "messages": list(prompt.messages),
                     "add_generation_prompt": True,
                     "add_special_tokens": False,
+                    **({"tools": list(prompt.tools)} if prompt.tools else {}),
+                    **({"chat_template_kwargs": prompt.chat_template_kwargs} if prompt.chat_template_kwargs else {}),
                 },
             )
             for prompt in prompts
@@ -65,7 +72,7 @@ class HttpCompletions:
         ensure_unique([request.id for request in requests])
         return ask_all(
             self._client(),
-            [Call("/v1/completions", payload(self._endpoint.model, request)) for request in requests],
+            [_call(self._endpoint.model, request) for request in requests],
             concurrency,
             read=lambda index, reply: _record(requests[index], reply),
             skipped=lambda index, why: failed(requests[index], ItemStatus.SKIPPED, f"not completed: {why}"),
@@ -77,12 +84,18 @@ class HttpCompletions:
         return HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s)
 
 
+def _call(model: str, request: CompletionRequest) -> Call:
+    if request.chat is not None:
+        return Call("/v1/chat/completions", chat_payload(model, request, request.chat))
+    return Call("/v1/completions", payload(model, request))
+
+
 def _record(request: CompletionRequest, reply: Reply | HttpError) -> Completion:
     if isinstance(reply, DeadlineError):
         return failed(request, ItemStatus.TIMEOUT, reply.what)
     if isinstance(reply, HttpError):
         return failed(request, ItemStatus.FAILED, reply.what)
-    return completion(request, reply)
+    return completion(request, reply) if request.chat is None else chat_completion(request, reply)
 
 
 def _token_ids(prompt_id: str, reply: Reply | HttpError) -> tuple[int, ...]:

@@ -27,9 +27,9 @@ from servegate.domain.workload import Endpoint, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
 from servegate.http import Call, HttpClient, HttpError
 from servegate.probes.bench_result import PINNED_SAMPLING
-from servegate.probes.completion_replies import document_of
 from servegate.probes.lm_eval_samples import Sample, check_complete, find_files, read_results, read_samples
 from servegate.probes.lm_eval_task import TASK_NAME, check_rows, prompt_of, write_task
+from servegate.probes.reply_parts import document_of
 from servegate.probes.tools import Runner, compact, failure, run_tool
 
 LABEL = re.compile(r"[a-z0-9-]+")

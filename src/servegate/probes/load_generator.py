@@ -21,8 +21,8 @@ from servegate.domain.workload import Endpoint, LoadResult, LoadSpec
 from servegate.errors import MeasurementError
 from servegate.http import Call, HttpClient, HttpError
 from servegate.probes.bench_result import PINNED_SAMPLING, bench_argv, read_bench
-from servegate.probes.completion_replies import error_of
 from servegate.probes.metrics import hit_rate, read_prefix_cache
+from servegate.probes.reply_parts import error_of
 from servegate.probes.tools import Runner, failure, run_tool
 
 LABEL = re.compile(r"[a-z0-9-]+")

@@ -14,8 +14,8 @@ from servegate.errors import MeasurementError
 from servegate.http import Call, DeadlineError, HttpClient, HttpError, Reply
 from servegate.ports import Advance
 from servegate.probes.asking import ask_all, ensure_unique
-from servegate.probes.completion_replies import document_of
 from servegate.probes.prompt_logprobs_replies import score_of, score_payload
+from servegate.probes.reply_parts import document_of
 
 TOKENIZE_CONCURRENCY = 16
 LARGEST_ENTRY_BYTES = 512

@@ -23,7 +23,7 @@ from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
 from servegate.domain.workload import PromptScore, ScoreRequest
 from servegate.http import Reply
-from servegate.probes.completion_replies import CLAMPED, UnusableReplyError, document_of, one_line
+from servegate.probes.reply_parts import CLAMPED, UnusableReplyError, document_of, one_line
 
 HIGHEST_LOGPROB = 1e-3
 """A logprob is at most 0; float32 rounding may show a little more. Above it the number is something else, such as a logit."""

@@ -143,7 +143,7 @@ def test_tokens_and_logprobs_become_rows_and_what_is_missing_stays_missing() -> 
     assert math.isnan(logprobs[1])
     assert math.isnan(logprobs[2]), "two logprobs for one token belong to nobody"
     assert {name: column.dtype.str for name, column in found.columns.items()} == {
-        "token_id": "<i4", "logprob": "<f4", "top_id": "<i4", "top_logprob": "<f4",
+        "token_id": "<i4", "logprob": "<f4", "top_id": "<i4", "top_logprob": "<f4", "arrival_ms": "<f4",
     }  # fmt: skip
     p0, p1, _ = found.answers
     assert (p0.cached_tokens, p0.cached_tokens_reason) == (4, None)

@@ -39,7 +39,7 @@ def test_every_parameter_a_server_could_fill_in_is_sent() -> None:
         "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "seed": 0,
     }  # fmt: skip
     pinned = ("n", "stream", "ignore_eos", "add_special_tokens", "skip_special_tokens", "return_token_ids")
-    assert [body[name] for name in pinned] == [1, False, False, False, True, True]
+    assert [body[name] for name in pinned] == [1, True, False, False, True, True]
     assert body["prompt"] == [5, 6, 7]
     assert body["logprobs"] == 2
     assert "cache_salt" not in body  # vLLM refuses an empty one

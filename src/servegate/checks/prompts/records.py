@@ -20,10 +20,20 @@ class Prompt(Record):
     max_tokens: int
     expect: dict[str, Json] | None = None
     prompt_sha256: str
-    """Of the messages, as JSON."""
+    """Of the messages, as JSON; of all that is asked, when there are tools or arguments of the chat template."""
+    tools: tuple[dict[str, Json], ...] = ()
+    tool_choice: Json = None
+    chat_template_kwargs: dict[str, Json] = {}
+    route: Literal["completions", "chat"] = "completions"
+    """How both arms are asked: by the rendered ids, or by the messages (tools, a reasoning parser)."""
     token_ids: tuple[int, ...] = ()
     token_ids_sha256: str | None = None
     token_ids_sha256_reason: str | None = "not rendered yet"  # noqa: S105 - token as in tokenizer
+
+    @property
+    def asks_more(self) -> bool:
+        """The prompt is more than its messages."""
+        return bool(self.tools or self.chat_template_kwargs or self.tool_choice is not None)
 
     @property
     def question(self) -> str:
@@ -61,7 +71,12 @@ class Answer(Record):
     text: str = ""
     reasoning: str | None = None
     reasoning_field: str | None = None
+    """`reasoning`, `reasoning_content`, or `text` for a think block in the text."""
     tool_calls: tuple[Json, ...] = ()
+    """{"name", "arguments"}, also at the end of `text` as one line each."""
+    own_token_ids_sha256: str | None = None
+    """What the arm's own chat template makes of the prompt; asked once, in round 0. Equal to `token_ids_sha256` or told."""
+    own_token_ids_sha256_reason: str | None = None
     prompt_tokens: int | None = None
     prompt_tokens_reason: str | None = None
     completion_tokens: int | None = None
@@ -70,6 +85,8 @@ class Answer(Record):
     cached_tokens_reason: str | None = None
     e2e_latency_s: float | None = None
     e2e_latency_s_reason: str | None = None
+    ttft_ms: float | None = None
+    ttft_ms_reason: str | None = None
     error: str | None = None
     first_row: int = 0
     rows: int = 0
@@ -79,7 +96,8 @@ class PromptsMeasurement(Measurement):
     """Every round of one arm.
 
     Columns, one row a generated token: token_id i4[R], logprob f4[R] (nats, of the token that was generated), top_id
-    i4[R,k] and top_logprob f4[R,k] (likeliest first). Missing ids are -1, missing logprobs NaN.
+    i4[R,k] and top_logprob f4[R,k] (likeliest first), arrival_ms f4[R] (from writing the request to the token; absent in
+    old runs). Missing ids are -1, missing logprobs and times NaN.
     """
 
     SAMPLES: ClassVar[tuple[str, ...]] = ("rounds", "answers")

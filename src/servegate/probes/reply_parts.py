@@ -1,0 +1,161 @@
+"""Parts that the answers of the completions route and of the chat route share, and how each is read; pure functions.
+
+Whatever cannot be evidence raises `UnusableReplyError`, whose message says why: a missing token, a logprob of another
+token, an error with status 200. Nothing is filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from servegate.domain.evidence import ItemStatus
+from servegate.domain.records import Json
+from servegate.domain.workload import Completion, CompletionRequest
+from servegate.http import InvalidReplyError, Reply
+
+CLAMPED = -9990.0
+"""vLLM writes minus infinity as -9999.0 (`clamp_prompt_logprobs` and the OpenAI serving code): a missing number."""
+TOKEN_ID = "token_id:"  # noqa: S105 - how vLLM writes the id of a token
+MESSAGE_LIMIT = 300
+
+
+class UnusableReplyError(ValueError):
+    """The answer cannot be used as evidence; the message says why."""
+
+
+def failed(request: CompletionRequest, status: ItemStatus, reason: str) -> Completion:
+    """Return the record of a request that brought no answer."""
+    return Completion(id=request.id, status=status, error=one_line(reason))
+
+
+def error_of(reply: Reply) -> str | None:
+    """Return the server's error message, also when it comes with status 200; None when the answer holds no error."""
+    return document_of(reply)[1]
+
+
+def document_of(reply: Reply) -> tuple[Json, str | None]:
+    """Return the parsed body (None when it is no strict JSON) and the error that the answer states, if any."""
+    try:
+        document = reply.json()
+    except InvalidReplyError as invalid:
+        what = invalid.what if reply.status == 200 else f"HTTP {reply.status}"
+        return None, one_line(f"{what}: {reply.excerpt()}")
+    if isinstance(document, dict):
+        stated = document.get("error", document.get("message") if document.get("object") == "error" else None)
+        if stated:
+            message = stated.get("message", stated) if isinstance(stated, dict) else stated
+            return document, one_line(f"HTTP {reply.status}: {message}")
+    return document, None if reply.status == 200 else one_line(f"HTTP {reply.status}: {reply.excerpt()}")
+
+
+def one_line(text: str) -> str:
+    """Return a message that fits one line: printable, bounded."""
+    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * MESSAGE_LIMIT])
+    return shown if len(shown) <= MESSAGE_LIMIT else shown[: MESSAGE_LIMIT - 1] + "…"
+
+
+def only_choice(document: Json) -> dict[str, Any]:
+    """Return the one choice of an answer. Raises UnusableReplyError when there is not exactly one."""
+    choices = document.get("choices") if isinstance(document, dict) else None
+    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+        raise UnusableReplyError("the answer does not hold exactly one choice")
+    return choices[0]
+
+
+def status_of(
+    finish: Json, text: str, answer: str, reasoning: str | None, tokens: int, max_tokens: int
+) -> tuple[ItemStatus, str | None]:
+    """Return the status and its explanation. A cap hit is told before emptiness: the answer may only have been cut.
+
+    `text` is all that was shown, `answer` what of it is no think block.
+    """
+    thought = reasoning is not None and bool(reasoning.strip())
+    if finish == "length":
+        if thought and not text.strip():  # the parser took the thought out, so no mark in the text says that it did not end
+            return ItemStatus.REASONING_ONLY, f"cut at {tokens} tokens while it was thinking"
+        short = tokens < max_tokens
+        return ItemStatus.TRUNCATED, f"the server stopped at {tokens} of {max_tokens} tokens" if short else None
+    if finish not in ("stop", "tool_calls"):
+        return ItemStatus.FAILED, one_line(f"finish_reason is {finish!r}")
+    if answer.strip():
+        return ItemStatus.OK, None
+    if thought:
+        return ItemStatus.REASONING_ONLY, "the answer holds reasoning and nothing after it"
+    return ItemStatus.EMPTY, "the model ended at once" if not text else "the answer is nothing but white space"
+
+
+def reasoning_of(text: str, holder: Mapping[str, Json]) -> tuple[str | None, str | None, str]:
+    """Split off reasoning: return it, where it stood, and the rest of the text.
+
+    It stands in a field of its own, of either name (vLLM renamed `reasoning_content` to `reasoning`), or in a think block,
+    whose start may be in the prompt. The record keeps the text whole; an unclosed block is all reasoning and no answer.
+    """
+    for field in ("reasoning", "reasoning_content"):
+        stated = holder.get(field)
+        if isinstance(stated, str) and stated:
+            return stated, field, text
+    thought, closed, answer = text.partition("</think>")
+    if closed:
+        return thought.removeprefix("<think>"), "text", answer
+    if text.lstrip().startswith("<think>"):
+        return text.lstrip().removeprefix("<think>"), "text", ""
+    return None, None, text
+
+
+def usage_of(document: Json, tokens: int) -> dict[str, int | None]:
+    """Return the engine's own counts, None where it states none.
+
+    Raises:
+        UnusableReplyError: it counts other tokens than came, so some are missing.
+    """
+    usage = document.get("usage") if isinstance(document, dict) else None
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("prompt_tokens_details")
+    made = count_of(usage.get("completion_tokens"))
+    if made is not None and made != tokens:
+        raise UnusableReplyError(f"the engine counts {made} generated tokens, {tokens} came")
+    return {
+        "prompt_tokens": count_of(usage.get("prompt_tokens")),
+        "completion_tokens": made,
+        "cached_tokens": count_of(details.get("cached_tokens")) if isinstance(details, dict) else None,
+    }
+
+
+def ranked_of(stated: Iterable[tuple[Json, Json]], k: int) -> list[tuple[float, int]]:
+    """Return the `k` likeliest of (token, logprob) as (negated logprob, id): likeliest first, ties by id."""
+    known = [(-number, id_of(token)) for token, value in stated if (number := number_of(value)) is not None]
+    known.sort()
+    return known[:k]
+
+
+def id_of(token: Json) -> int:
+    """Return the id of a token that is written as `token_id:N`. Raises UnusableReplyError."""
+    if isinstance(token, str) and token.startswith(TOKEN_ID):
+        digits = token[len(TOKEN_ID) :]
+        if digits.isascii() and digits.isdigit() and len(digits) <= 10:
+            return int(digits)
+    raise UnusableReplyError(f"a logprob is keyed by {token!r}, not by token id")
+
+
+def number_of(value: Json) -> float | None:
+    """Return a logprob, None where there is none or minus infinity. Raises UnusableReplyError when it is no number."""
+    if type(value) is float:
+        return value if value > CLAMPED else None
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UnusableReplyError(f"a logprob is {value!r}, not a number")
+    return float(value) if value > CLAMPED else None
+
+
+def ids_of(value: Json, name: str) -> tuple[int, ...]:
+    """Return a list of token ids. Raises UnusableReplyError."""
+    if not isinstance(value, list) or any(type(item) is not int or not 0 <= item < 2**31 for item in value):
+        raise UnusableReplyError(f"{name} is no list of token ids")
+    return tuple(value)
+
+
+def count_of(value: Json) -> int | None:
+    """Return a count, None where none is stated."""
+    return value if type(value) is int and value >= 0 else None
