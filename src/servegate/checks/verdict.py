@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
+from servegate.checks.served_models import model_findings
 from servegate.domain.arms import Role
 from servegate.domain.blocks import Section, Text
 from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured
@@ -137,6 +138,8 @@ def _arm_findings(
     baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
     if baseline is not None and candidate is not None:
         found += _environment_findings(baseline, candidate)
+        revisions = {"revision", "tokenizer-revision", "code-revision", "hf-config-path"}
+        found += model_findings(baseline, candidate, same_revision=revisions.isdisjoint(knob.name for knob in plan.knobs))
     return tuple(found)
 
 
@@ -215,8 +218,8 @@ def _weight(item: Finding) -> tuple[int, int, str]:
 def _headline(outcome: Outcome, findings: tuple[Finding, ...]) -> str:
     """Return one sentence: what decided, or for a PASS what is left to read."""
     if outcome is Outcome.PASS:
-        unread = [item.message for item in findings if "/unread" in item.code]
-        return "; ".join(["no damage found", *unread])
+        said = [item.message for item in findings if "/unread" in item.code or item.code == f"{ARMS}/model-unresolved"]
+        return "; ".join(["no damage found", *said])
     deciding = [item for item in findings if item.severity.value == outcome.value]
     if not deciding:
         return "absence of evidence: no check decided"

@@ -15,6 +15,7 @@ from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, Manifest
 from servegate.engines.environment import engine_environment
 from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
+from servegate.engines.served_files import served_files
 from servegate.engines.vllm import VllmEngine, find_executable
 from servegate.manifest import collect
 from servegate.pipeline import Measuring
@@ -93,4 +94,5 @@ def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[
 
 
 def _manifest(arm: Arm, facts: EngineFacts) -> Manifest:
-    return collect(arm, facts, os.environ)
+    served = served_files(arm, engine_environment(os.environ, arm.environment))
+    return collect(arm, facts, os.environ).model_copy(update={"model": served})

@@ -197,6 +197,26 @@ class Gpu(Record):
     mig: bool
 
 
+class ServedFiles(Record):
+    """What one arm serves beside its weights, each part reduced to what it means; `reasons` says why one is missing."""
+
+    source: str
+    commit: str | None = None
+    """The hub's commit, resolved once the engine was ready; None for a directory, or when it is not known."""
+    weights_sha256: str | None = None
+    """Of the names and sizes of the weight files."""
+    vocabulary_sha256: str | None = None
+    """Of what every token id means."""
+    tokenizer_sha256: str | None = None
+    """Of how text becomes token ids: added tokens, normalizer, processors."""
+    chat_template_sha256: str | None = None
+    sampling_defaults: dict[str, Json] = {}
+    """Sampling parameters that a request gets when it states none, values without effect left out."""
+    stop_ids: tuple[int, ...] = ()
+    """Token ids that end every answer."""
+    reasons: dict[str, str] = {}
+
+
 class Manifest(Record):
     """The environment of one arm. `environment` holds allow-listed variables only, never secrets."""
 
@@ -217,6 +237,8 @@ class Manifest(Record):
     lm_eval_reason: str | None = None
     engine: dict[str, Json]
     environment: dict[str, str]
+    model: ServedFiles | None = None
+    """None in records that were written before it was collected."""
 
 
 def sha256_of_token_ids(token_ids: tuple[int, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest
+from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, ServedFiles
 from servegate.domain.records import Json
 from servegate.report.numbers import number, plain, seconds
 from servegate.report.visible import cut
@@ -65,6 +65,9 @@ def groups(
     place_rows = tuple(
         row for name, get in _PLACE.items() if (row := _row(name, [_of(item, get, _NO_MANIFEST) for item in places]))
     )
+    files = tuple(
+        row for name, get in _SERVED.items() if (row := _row(name, [_of(item, get, _NO_MANIFEST) for item in places]))
+    )
     packages = tuple(
         _mapping_row(name, [item.packages if item else None for item in places]) for name in _names(places, "packages")
     )
@@ -74,6 +77,7 @@ def groups(
     found = (
         ArmGroup("Engine", engine_rows),
         ArmGroup("Seconds to start", starts),
+        ArmGroup("Model", files if any(item and item.model for item in places) else ()),
         ArmGroup("Machine", place_rows),
         ArmGroup("Environment variables", variables),
         ArmGroup("Packages", packages, folded=not any(row.differs for row in packages)),
@@ -188,6 +192,17 @@ _ENGINE: dict[str, Callable[[EngineFacts], Value]] = {
     "warnings": _warnings,
 }
 
+_SERVED: dict[str, Callable[[Manifest], Value]] = {
+    "model": lambda m: _served(m, lambda f: f.source, ""),
+    "model's commit": lambda m: _served(m, lambda f: f.commit, "commit"),
+    "tokenizer": lambda m: _served(m, lambda f: _short(f.vocabulary_sha256, f.tokenizer_sha256), "tokenizer"),
+    "chat template": lambda m: _served(m, lambda f: _short(f.chat_template_sha256), "chat_template"),
+    "sampling defaults of users": lambda m: _served(
+        m, lambda f: plain(f.sampling_defaults) if f.sampling_defaults else "none", ""
+    ),
+    "stop ids": lambda m: _served(m, lambda f: ", ".join(map(str, f.stop_ids)) or None, "stop_ids"),
+}
+
 _PLACE: dict[str, Callable[[Manifest], Value]] = {
     "GPU": lambda m: (_gpus(m) or None, m.gpus_reason),
     "driver": lambda m: (m.driver, m.driver_reason),
@@ -199,6 +214,19 @@ _PLACE: dict[str, Callable[[Manifest], Value]] = {
     "servegate": lambda m: (m.servegate, None),
     "lm-eval": lambda m: (m.lm_eval, m.lm_eval_reason),
 }
+
+
+def _served(manifest: Manifest, read: Callable[[ServedFiles], str | None], part: str) -> Value:
+    """Return a part of the served files; nothing at all for records that are older than they."""
+    files = manifest.model
+    if files is None:
+        return None, None
+    return read(files), files.reasons.get(part) or files.reasons.get("files")
+
+
+def _short(*hashes: str | None) -> str | None:
+    """Return the beginnings of hashes: enough to see that two differ."""
+    return " ".join(each[:12] for each in hashes if each) or None
 
 
 def _gpus(manifest: Manifest) -> str:
