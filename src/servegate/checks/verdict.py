@@ -103,7 +103,11 @@ def decide(
         scope=_scope(arms),
         checks=checks,
         findings=findings,
-        policy=PolicyRef(ref=plan.policy, sha256=plan.fingerprints.policy),
+        policy=PolicyRef(
+            ref=plan.policy,
+            sha256=plan.fingerprints.policy,
+            changed_in_head=None if plan.origin is None else bool(plan.origin.changed),
+        ),
         accepted=accepted,
         inputs=plan.inputs,
     )
@@ -135,6 +139,15 @@ def _arm_findings(
     found = []
     if not plan.knobs:
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
+    if plan.origin is not None and plan.origin.changed:
+        files = ", ".join(plan.origin.changed)
+        by = (
+            "the base branch's judge"
+            if plan.origin.judged_by == "base"
+            else "the pull request's own judge, as it was asked for"
+        )
+        message = f"the pull request changes the rules by which it is judged ({files}); {by}"
+        found.append(finding(ARMS, "policy-changed", Severity.REVIEW, message))
     unseen = sorted(UNSEEN_KNOBS & {knob.name for knob in plan.knobs})
     if unseen:
         message = f"{', '.join(unseen)} changed along, which no check exercises: prompts are sent as the baseline's token ids"

@@ -120,7 +120,7 @@ class _Place:
         written = next((each for each in self.document.data if each.replace("_", "-") == key), key)
         raise UsageError(
             f"{self.path}:{self.document.line_of((written,))}: a pull request may not set {written!r}: it {what}",
-            why="A serving config of a pull request is data: it may not import code, open files of the host or reach the network.",
+            why="A pull request's serving config is data: it may not import code, open files of the host or reach the network.",
             advice=advice,
         )
 
@@ -141,7 +141,7 @@ def _check_value(name: str, rule: Rule, value: Any, before: Any, place: _Place, 
                 place.refuse(
                     key,
                     f"has the key {str(inner)[:60]!r} with a value that is for the base branch to set",
-                    f"From a pull request: {listed}, as plain words and numbers; or `changes.allow.options: [{name}]` on the base.",
+                    f"Allowed: {listed}, as plain words and numbers; more on the base: `changes.allow.options: [{name}]`.",
                 )
     elif value != "off" and not _fits(rule, value):
         allowed = f"one of {', '.join(rule.words)}" if rule.words else f"a plain {rule.form.removesuffix('s')}"

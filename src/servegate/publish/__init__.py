@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from servegate.domain.judgement import EXIT_CODES, Outcome, Verdict
 from servegate.errors import PublishError
-from servegate.publish.event import MAX_EVENT_BYTES, Event, on_actions, read_event
+from servegate.publish.event import Event, on_actions, payload_of, read_event
 from servegate.publish.workflow_commands import Level, command, inert, output_lines
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def publish(
     log.append(_write_outputs(verdict, settings, environment))
     if not settings.comment:
         return Published((*log, "no comment: switched off"))
-    event = read_event(environment, _payload(environment))
+    event = read_event(environment, payload_of(environment.get("GITHUB_EVENT_PATH", "")))
     if event.pull_request is None:
         return Published((*log, f"no comment: {inert(event.no_pull_request)}"))
     return _comment(files, verdict, settings, environment, event, log, github_factory)
@@ -170,19 +170,6 @@ def _write_outputs(verdict: Verdict, settings: Publication, environment: Mapping
 def _append(target: Path, text: str) -> None:
     with target.open("ab") as stream:
         stream.write(text.encode())
-
-
-def _payload(environment: Mapping[str, str]) -> bytes:
-    path = environment.get("GITHUB_EVENT_PATH", "")
-    try:
-        with Path(path).open("rb") as stream:
-            return stream.read(MAX_EVENT_BYTES + 1)
-    except OSError as error:
-        raise PublishError(
-            f"the event's payload is not readable: {error.strerror}",
-            why=f"GITHUB_EVENT_PATH is {path[:200]!r}.",
-            advice="Mount that file into the container, read-only and at the same path.",
-        ) from error
 
 
 def _unwritable(what: str, variable: str, error: OSError) -> PublishError:

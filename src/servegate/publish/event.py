@@ -1,4 +1,4 @@
-"""What happened on GitHub, read from the runner's environment and the event's payload. Pure: no file, no network.
+"""What happened on GitHub, read from the runner's environment and the event's payload. No network.
 
 The payload is a JSON document whose texts an outsider may have written. Only numbers, commit ids and repository names
 are taken out of it, each checked for its form; the repository and the run come from the runner's own variables.
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,6 +87,48 @@ def read_event(environment: Mapping[str, str], payload: bytes) -> Event:
         pull_request=pull_request,
         no_pull_request="" if pull_request else f"an event of kind {name!r} is about no pull request",
     )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The commits that an event is about: the base branch's tip and the newest of the change."""
+
+    base: str
+    head: str
+    fork: bool = False
+
+
+def compared_commits(environment: Mapping[str, str]) -> Compared | None:
+    """Return what the event compares: a pull request, a merge queue's group, or a push; None away from such an event.
+
+    Reads the payload's file. Raises PublishError when it is not what GitHub sends.
+    """
+    name, path = environment.get("GITHUB_EVENT_NAME", ""), environment.get("GITHUB_EVENT_PATH", "")
+    if not on_actions(environment) or name not in {*PULL_REQUEST_EVENTS, "merge_group", "push"}:
+        return None
+    document = _document(payload_of(path))
+    if name in PULL_REQUEST_EVENTS:
+        pull = _pull_request(document)
+        return Compared(pull.base_sha, pull.head_sha, pull.fork)
+    side = _member(document, "merge_group", dict, "the payload") if name == "merge_group" else document
+    keys = ("base_sha", "head_sha") if name == "merge_group" else ("before", "after")
+    found = [_member(side, key, str, name) for key in keys]
+    if not all(_COMMIT.fullmatch(sha) for sha in found) or "0" * 40 in found:
+        raise _damaged(f"of kind {name!r} names no two commits")
+    return Compared(found[0], found[1])
+
+
+def payload_of(path: str) -> bytes:
+    """Read the event's file, bounded. Raises PublishError when it is not readable."""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(MAX_EVENT_BYTES + 1)
+    except OSError as error:
+        raise PublishError(
+            f"the event's payload is not readable: {error.strerror}",
+            why=f"GITHUB_EVENT_PATH is {path[:200]!r}.",
+            advice="Mount that file into the container, read-only and at the same path.",
+        ) from error
 
 
 def _is_attempt(environment: Mapping[str, str]) -> bool:
