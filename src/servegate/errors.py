@@ -78,6 +78,10 @@ class PublishError(ServegateError):
     exit_code = ExitCode.NOT_PUBLISHED
 
 
+class ReadOnlyTokenError(PublishError):
+    """The token may read only, as a fork's and Dependabot's may: nothing is lost, a second job publishes the stored run."""
+
+
 class Cancelled(ServegateError):  # noqa: N818 - it is no error
     """SIGINT or SIGTERM arrived; children are gone and the run directory is marked `cancelled`."""
 

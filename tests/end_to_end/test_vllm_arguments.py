@@ -35,7 +35,7 @@ CONFIGS = [
     "model: /m\ncudagraph-capture-sizes: [1]\nlogits-processors: []\nignore-patterns: 'original/*'\n",
     'model: /m\nlora-modules: [\'a=/x\', \'{"name": "b", "path": "/y"}\']\nenable-lora: true\n',
     "model: /m\nlora-modules: {name: b, path: /y}\n",
-    "model: /m\nmiddleware: [a.b]\nroot-path: ''\n",
+    "model: /m\nmiddleware: [a.b]\nresponse-role: ''\n",
     "model: org/name\ntokenizer: 'two words'\nchat-template: 'a=b --c {{ x }}'\n",
     "model: /m\nspeculative-config: {method: ngram, num_speculative_tokens: 3, prompt_lookup_max: 2}\n",
     "model: /m\nlimit-mm-per-prompt: {image: 2}\nenable-log-requests: true\ndisable-log-stats: true\n",

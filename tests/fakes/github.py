@@ -72,6 +72,10 @@ class Replica:
         stored: list[dict[str, Any]] = self._repository()["comments"].get(str(PULL_REQUEST), [])
         return stored
 
+    def check_runs(self) -> list[dict[str, Any]]:
+        """Check runs as they are stored, in the order in which they were made."""
+        return list(self._repository().get("check_runs", {}).values())
+
     def commits(self) -> tuple[str, str]:
         """Commit ids of the pull request's base and head."""
         repository = self._repository()

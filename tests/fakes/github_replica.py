@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from myworld import api as core
 from myworld.api import Response
 from myworld.cli import main
 from myworld.services.github import api, issues, model, pulls
@@ -41,7 +42,9 @@ def with_links() -> None:
     def pull_json(state: Any, repo: Json, pull: Json) -> Json:
         issue = f"{_url(repo)}/issues/{pull['number']}"
         links = {"issue_url": issue, "comments_url": f"{issue}/comments", "statuses_url": f"{_url(repo)}/statuses"}
-        return {**plain_pull(state, repo, pull), **links}
+        plain = plain_pull(state, repo, pull)
+        sides = {side: {**plain[side], "repo": {"full_name": repo["full_name"]}} for side in ("head", "base")}
+        return {**plain, **links, **sides}
 
     # Each module imported the functions by name, so each holds its own reference.
     for module in (model, issues, api, pulls):
@@ -97,6 +100,22 @@ def update_check_run(ctx: Any, request: Any) -> Json:
         raise model._not_found()
     check.update(api._json_args(request))
     return _check_json(repo, check)
+
+
+@api.op("github.checks.listForRef", "GET", "/repos/{owner}/{repo}/commits/{ref}/check-runs", read_only=True, service="github")
+def list_check_runs(ctx: Any, request: Any) -> Json:
+    repo = api._r(ctx, request)
+    name = request.arg("check_name")
+    found = [
+        _check_json(repo, check)
+        for check in repo.get("check_runs", {}).values()
+        if check["head_sha"] == request.params["ref"] and name in (None, check["name"])
+    ]
+    return {"total_count": len(found), "check_runs": found}
+
+
+# The replica has a list of its own, of jobs; the first operation that matches answers.
+core._OPS.insert(0, core._OPS.pop())
 
 
 def _comment(ctx: Any, request: Any) -> tuple[Json, Any, Json]:

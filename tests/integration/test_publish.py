@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,11 @@ from servegate.domain.judgement import Outcome, Verdict
 from servegate.errors import ExitCode, PublishError
 from servegate.publish import Publication, Published, pull_request
 from servegate.publish import publish as publish_everything
+from servegate.publish.annotations import Annotation
+from servegate.publish.check_run import conclusion_of
 from servegate.publish.event import Run
 from servegate.publish.pull_request import Clock, connect, marker, run_of
+from servegate.publish.remote import within
 from tests.fakes.github import PULL_REQUEST, REPOSITORY, Replica, pull_request_event
 from tests.unit.publish.test_publish import FILES, verdict
 from tests.unit.publish.test_workflow_commands import runner_commands, runner_outputs
@@ -210,6 +214,131 @@ def test_a_text_too_long_for_github_becomes_the_verdict_alone(replica: Replica, 
     assert "**FAIL**" in comment["body"]
 
 
+# -- the check run -------------------------------------------------------------------------------------------------
+
+CHECKED = Publication(gate=GATE, run_directory="/runs/demo", check_run=True)
+
+
+def publish_checked(
+    replica: Replica, runner: dict[str, str], outcome: Outcome, settings: Publication = CHECKED, **changes: str
+) -> Published:
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(replica.event()))
+    environment = {**runner, "GITHUB_TOKEN": replica.tokens["bot"], "GITHUB_SHA": "e" * 40, **changes}
+    return hurried(FILES, verdict(outcome), settings, environment)
+
+
+def test_the_check_run_stands_on_the_head_and_is_updated(replica: Replica, runner: dict[str, str]) -> None:
+    publish_checked(replica, runner, Outcome.FAIL)
+    [check] = replica.check_runs()
+    _, head = replica.commits()
+    assert (check["name"], check["head_sha"], check["conclusion"]) == (f"servegate/{GATE}", head, "failure")
+    assert check["output"]["title"] == "fail: accuracy fell"
+    publish_checked(replica, runner, Outcome.PASS, GITHUB_RUN_ID="101")
+    [check] = replica.check_runs()
+    assert (check["conclusion"], check["external_id"]) == ("success", "servegate:101.1")
+    done = publish_checked(replica, runner, Outcome.FAIL, GITHUB_RUN_ID="99")
+    assert "(newer)" in done.log[-1]
+    assert replica.check_runs()[0]["conclusion"] == "success"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "neutral", "conclusion"),
+    [
+        (Outcome.PASS, (), "success"),
+        (Outcome.FAIL, (), "failure"),
+        (Outcome.ERROR, (), "failure"),
+        (Outcome.REVIEW, (), "action_required"),
+        (Outcome.NOT_COMPARABLE, (), "action_required"),
+        (Outcome.REVIEW, (Outcome.REVIEW,), "neutral"),
+        (Outcome.FAIL, (Outcome.REVIEW,), "failure"),
+    ],
+)
+def test_what_github_is_told(
+    replica: Replica, runner: dict[str, str], outcome: Outcome, neutral: tuple[Outcome, ...], conclusion: str
+) -> None:
+    publish_checked(replica, runner, outcome, replace(CHECKED, neutral=frozenset(neutral)))
+    assert [check["conclusion"] for check in replica.check_runs()] == [conclusion]
+
+
+def test_the_changed_lines_carry_the_verdict(replica: Replica, runner: dict[str, str]) -> None:
+    note = Annotation("serving/a.yaml", 3, "failure", "fail: accuracy fell (quantization: not set -> fp8)")
+    done = publish_checked(replica, runner, Outcome.FAIL, replace(CHECKED, annotations=(note,)))
+    assert replica.check_runs()[0]["output"]["annotations"] == [note.to_github()]
+    assert not any("serving/a.yaml" in line for line in done.log)
+
+
+def test_a_run_of_another_commit_is_not_published(replica: Replica, runner: dict[str, str]) -> None:
+    with pytest.raises(PublishError, match="about the commit dddddddddddd"):
+        publish_checked(replica, runner, Outcome.PASS, replace(CHECKED, tested="d" * 40))
+    assert replica.comments() == []
+    assert replica.check_runs() == []
+
+
+def test_a_check_run_that_a_timeout_did_commit_is_not_put_twice(replica: Replica, runner: dict[str, str]) -> None:
+    replica.faults({"kind": "timeout_after_commit", "tool": "github.checks.create", "on_call": 1})
+    with pytest.raises(PublishError):
+        publish_checked(replica, runner, Outcome.PASS)
+    publish_checked(replica, runner, Outcome.PASS)
+    assert len(replica.check_runs()) == 1
+
+
+# -- a second job ---------------------------------------------------------------------------------------------------
+
+
+def second_job(replica: Replica, runner: dict[str, str], repository: str = REPOSITORY, **settings: Any) -> Published:
+    _, head = replica.commits()
+    run = {"head_sha": head, "head_branch": "feat/x", "head_repository": {"full_name": repository}, "pull_requests": []}
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps({"workflow_run": run}))
+    environment = {**runner, "GITHUB_EVENT_NAME": "workflow_run", "GITHUB_TOKEN": replica.tokens["bot"]}
+    return hurried(FILES, verdict(Outcome.PASS), replace(CHECKED, **{"tested": head, **settings}), environment)
+
+
+def test_a_second_job_finds_the_pull_request_by_its_head(replica: Replica, runner: dict[str, str]) -> None:
+    assert second_job(replica, runner).comment == "created"
+    assert [check["conclusion"] for check in replica.check_runs()] == ["success"]
+
+
+def test_a_head_that_no_open_pull_request_has_is_left_alone(replica: Replica, runner: dict[str, str]) -> None:
+    done = second_job(replica, runner, "eve/llm")
+    assert (done.comment, replica.comments(), replica.check_runs()) == ("skipped", [], [])
+    assert "no open pull request" in done.log[-1]
+
+
+def test_evidence_of_another_commit_or_of_none_is_refused_in_a_second_job(replica: Replica, runner: dict[str, str]) -> None:
+    with pytest.raises(PublishError, match="about the commit"):
+        second_job(replica, runner, tested="d" * 40)
+    with pytest.raises(PublishError, match="does not say which commit"):
+        second_job(replica, runner, tested=None)
+    assert replica.comments() == []
+
+
+def test_what_a_fork_uploaded_is_never_a_success() -> None:
+    assert conclusion_of(Outcome.PASS, frozenset(), authoritative=False) == "neutral"
+    assert conclusion_of(Outcome.FAIL, frozenset(), authoritative=False) == "failure"
+
+
+def test_two_pull_requests_of_one_head_are_refused(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with enterprise([]) as scripted:
+        side = {"head": {"sha": HEAD, "repo": {"full_name": "eve/llm"}}, "base": {"sha": BASE}}
+        scripted.answers["GET", f"/api/v3/repos/{REPOSITORY}/pulls"] = [(200, [{"number": n, **side} for n in (1, 2)])]
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        run = {"head_sha": HEAD, "head_branch": "x&state=all", "head_repository": {"full_name": "eve/llm"}}
+        Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps({"workflow_run": run}))
+        environment = {**runner, "GITHUB_EVENT_NAME": "workflow_run", "GITHUB_API_URL": scripted.url, "GITHUB_TOKEN": "t"}
+        with pytest.raises(PublishError, match="2 open pull requests have the head aaaaaaaaaaaa: 1, 2"):
+            hurried(FILES, verdict(), replace(CHECKED, tested=HEAD), environment)
+
+
+def test_a_server_that_never_ends_its_answer_is_left_at_the_deadline() -> None:
+    waits = threading.Event()
+    with pytest.raises(PublishError, match="did not settle it within 0 s"):
+        within(0.05, waits.wait)
+    waits.set()
+    assert within(5, lambda: 3) == 3
+    with pytest.raises(KeyError):
+        within(5, lambda: {}["x"])
+
+
 # -- what the replica can not answer ------------------------------------------------------------------------------
 
 
@@ -298,15 +427,26 @@ def created(identity: int = 5) -> dict[str, Any]:
 
 def test_a_read_only_token_costs_the_comment_and_nothing_else(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = (403, {"message": "Resource not accessible by integration"})
-    with enterprise([refusal]) as scripted, pytest.raises(PublishError, match="may not comment") as caught:
-        publish_to(scripted, runner, monkeypatch)
-    assert caught.value.exit_code is ExitCode.NOT_PUBLISHED
-    assert "pull-requests: write" in caught.value.advice
-    assert "Resource not accessible by integration" in caught.value.why
-    assert "canary" not in f"{caught.value.what}{caught.value.why}{caught.value.advice}"
+    with enterprise([refusal]) as scripted:
+        done = publish_to(scripted, runner, monkeypatch)
+    assert done.comment == "read-only"
+    said = "\n".join(done.log)
+    assert "stored for a second job" in said
+    assert "pull-requests: write" in said
+    assert "Resource not accessible by integration" in said
+    assert "canary" not in said
     assert [path for method, path, _ in scripted.asked if method == "POST"] == [GRAPHQL, COMMENTS]
     assert Path(runner["GITHUB_STEP_SUMMARY"]).read_bytes().startswith(FILES["summary.md"])
     assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())["outcome"] == "pass"
+
+
+def test_another_refusal_is_not_a_read_only_token(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        enterprise([(403, {"message": "Must have admin rights to Repository."})]) as scripted,
+        pytest.raises(PublishError) as caught,
+    ):
+        publish_to(scripted, runner, monkeypatch)
+    assert caught.value.exit_code is ExitCode.NOT_PUBLISHED
 
 
 def test_a_locked_conversation_is_a_notice(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -212,3 +213,46 @@ def test_products_stay_inside(run: RunDirectory, name: str) -> None:
 def test_arm_names_are_never_user_text(run: RunDirectory, name: str) -> None:
     with pytest.raises(ValueError, match="not the name of an arm"):
         run.server_log(name)
+
+
+# -- what a stranger may put into one -------------------------------------------------------------------------------
+
+
+def test_links_pipes_and_hidden_checksums_are_told_and_never_read(run: RunDirectory, tmp_path: Path) -> None:
+    run.write_run("complete", {}, gate="g", plan=None)
+    run.write_checksums()
+    secret = tmp_path / "secret"
+    secret.write_text("canary")
+    (run.root / "arms").mkdir(exist_ok=True)
+    (run.root / "arms/link.json").symlink_to(secret)
+    (run.root / "arms/folder").symlink_to(tmp_path)
+    os.mkfifo(run.root / "arms/pipe")
+    (run.root / "arms/checksums.sha256").write_text("an unlisted file of the same name")
+    assert run.verify() == (
+        "arms/folder: a link",
+        "arms/link.json: a link",
+        "arms/pipe: a named pipe",
+        "arms/checksums.sha256: added",
+    )
+    with pytest.raises(RunDirectoryError, match="files of evidence"):
+        run.ensure_untouched()
+    with pytest.raises(RunDirectoryError, match=r"holds a (link|named pipe)"):
+        RunDirectory.open(run.root)
+
+
+def test_a_directory_of_endless_files_is_not_opened(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.write_run("complete", {}, gate="g", plan=None)
+    monkeypatch.setattr("servegate.artifacts.intake.MOST_FILES", 3)
+    for number in range(4):
+        (run.root / f"{number}").write_text("x")
+    with pytest.raises(RunDirectoryError, match="more than 3 files"):
+        RunDirectory.open(run.root)
+
+
+@pytest.mark.parametrize("version", [True, "1", 1.5, None, 2])
+def test_a_schema_version_is_the_number_one(run: RunDirectory, version: object) -> None:
+    run.write_run("complete", {}, gate="g", plan=None)
+    path = run.root / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
+    with pytest.raises(RunDirectoryError, match="schema version"):
+        run.read_run()

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from servegate import __version__
 from servegate.artifacts.durable import dump, load, read_columns, replacing, sha256_of_file, stored, write_columns
+from servegate.artifacts.intake import ensure_regular, irregular, regular_files
 from servegate.artifacts.liveness import is_running
 from servegate.domain.arms import ARM_NAME, Arm
 from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
@@ -74,6 +75,7 @@ class RunDirectory:
                 f"{root} is not a run directory: it has no run.json",
                 advice="Give the directory that `servegate run` or `servegate measure` printed.",
             )
+        ensure_regular(root)
         return cls(root)
 
     # -- records ---------------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.root} has no {CHECKSUMS}", advice="The run was not completed.")
         stated = {name: digest for digest, _, name in (line.partition("  ") for line in path.read_text().split("\n")) if name}
         actual = self._digests()
-        return tuple(
+        return irregular(self.root) + tuple(
             f"{name}: {'missing' if name not in actual else 'added' if name not in stated else 'changed'}"
             for name in sorted({*stated, *actual})
             if stated.get(name) != actual.get(name)
@@ -279,11 +281,7 @@ class RunDirectory:
     # -- bytes -----------------------------------------------------------------------------------------------
 
     def _digests(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for path in self.root.rglob("*"):
-            if path.is_file() and not path.is_symlink() and path.name != CHECKSUMS:
-                found[path.relative_to(self.root).as_posix()] = sha256_of_file(path)
-        return found
+        return {name: sha256_of_file(path) for name, path in regular_files(self.root) if name != CHECKSUMS}
 
     def _write_record(self, path: str, kind: str, plan: Plan, arm: str | None, record: Record) -> None:
         self._write(path, Envelope(kind, plan.gate, plan.fingerprint(), arm, "complete", None, None, None, record.to_json()))
@@ -326,7 +324,7 @@ class RunDirectory:
             found = document.get("kind") if isinstance(document, dict) else type(document).__name__
             raise RunDirectoryError(f"{path} is of kind {found!r}, not {kind!r}", advice="Measure again, or restore the file.")
         version = document.get("schema_version")
-        if version != SCHEMA_VERSION:
+        if version != SCHEMA_VERSION or isinstance(version, bool):  # to Python, true is 1
             raise RunDirectoryError(
                 f"{path} has schema version {version!r}; this servegate {__version__} reads {SCHEMA_VERSION}",
                 advice=f"Use the servegate that wrote it ({document.get('servegate')!r}) or a newer one.",

@@ -36,6 +36,18 @@ ENGAGEMENT = "engagement"
 """The check that reads what was served; what it says is not said twice."""
 
 
+UNSEEN_KNOBS = frozenset(
+    {
+        "chat-template", "chat-template-content-format", "default-chat-template-kwargs", "enable-auto-tool-choice",
+        "generation-config", "logits-processors", "override-generation-config", "reasoning-parser",
+        "reasoning-parser-plugin", "response-role", "tokenizer", "tokenizer-mode", "tokenizer-revision", "tool-call-parser",
+        "tool-parser-plugin",
+    }
+)  # fmt: skip
+"""What decides how a conversation becomes tokens, is sampled, or is read back. The checks send the baseline's token ids with
+every sampling parameter, so such a change has no part in what they measured."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """One check's comparison and what it noticed."""
@@ -92,7 +104,11 @@ def decide(
         scope=_scope(arms),
         checks=checks,
         findings=findings,
-        policy=PolicyRef(ref=plan.policy, sha256=plan.fingerprints.policy),
+        policy=PolicyRef(
+            ref=plan.policy,
+            sha256=plan.fingerprints.policy,
+            changed_in_head=None if plan.origin is None else bool(plan.origin.changed),
+        ),
         accepted=accepted,
         inputs=plan.inputs,
     )
@@ -124,6 +140,19 @@ def _arm_findings(
     found = []
     if not plan.knobs:
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
+    if plan.origin is not None and plan.origin.changed:
+        files = ", ".join(plan.origin.changed)
+        by = (
+            "the base branch's judge"
+            if plan.origin.judged_by == "base"
+            else "the pull request's own judge, as it was asked for"
+        )
+        message = f"the pull request changes the rules by which it is judged ({files}); {by}"
+        found.append(finding(ARMS, "policy-changed", Severity.REVIEW, message))
+    unseen = sorted(UNSEEN_KNOBS & {knob.name for knob in plan.knobs})
+    if unseen:
+        message = f"{', '.join(unseen)} changed along, which no check exercises: prompts are sent as the baseline's token ids"
+        found.append(finding(ARMS, "unseen-knob", Severity.REVIEW, message))
     if not any(result.check.required and result.check.measure is not None for result in results.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
     if plan.policy != "quick" and "accuracy" not in results:

@@ -50,8 +50,8 @@ def reader_may_leave() -> Iterator[None]:
 def printable(text: str) -> str:
     """Return a text whose control characters are shown, not obeyed: it may come from a model or a log."""
     shown = CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    # On GitHub a line that starts with `::` is a command to the runner.
-    return re.sub(r"^(\s*)::", r"\1: :", shown, flags=re.MULTILINE)
+    # On GitHub a line that starts with `::`, or holds `##[` anywhere, is a command to the runner.
+    return re.sub(r"^(\s*)::", r"\1: :", shown, flags=re.MULTILINE).replace("##[", "## [")
 
 
 def show_error(error: ServegateError) -> None:

@@ -1,21 +1,57 @@
-"""`servegate verify`: is a run directory what it was when it was completed?"""
+"""`servegate verify`: is a run directory what it was, and does it allow a release?"""
 
 from __future__ import annotations
 
+import os
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from servegate import pipeline
 from servegate.artifacts import RunDirectory
 from servegate.cli.options import RUN_ARGUMENT
-from servegate.errors import RunDirectoryError
+from servegate.cli.terminal import printable
+from servegate.config.release import read_release_policy, shortcomings
+from servegate.domain.judgement import EXIT_CODES, Outcome
+from servegate.errors import ExitCode, RunDirectoryError, UsageError
 
 
-@click.command("verify", help="Check every file of a run directory against its checksums.")
+@click.command("verify", help="Check a run directory against its checksums; with --policy, whether it allows a release.")
 @RUN_ARGUMENT
-def command(run: Path) -> None:
-    """Name every file that is missing, changed or added."""
-    differences = RunDirectory.open(run).verify()
+@click.option("--policy", type=click.Path(path_type=Path), help="release.yaml: the verdict is made anew and held to it.")
+@click.option("--commit", metavar="SHA", help="The commit to release; by default GITHUB_SHA.")
+def command(run: Path, policy: Path | None, commit: str | None) -> int:
+    """Name every file that is missing, changed or added; then every reason against the release.
+
+    Exit 0: nothing. 2: the directory is not what it was. The verdict's own code when it is no PASS; 4 when the run is about
+    another commit, card, time or gate.
+    """
+    directory = RunDirectory.open(run)
+    differences = directory.verify()
     if differences:
         raise RunDirectoryError(f"{run}: {len(differences)} files differ from the checksums", why="\n".join(differences[:50]))
     click.echo(f"{run}: every file is as it was")
+    return 0 if policy is None else int(_held_to(directory, policy, commit or os.environ.get("GITHUB_SHA", "")))
+
+
+def _held_to(directory: RunDirectory, path: Path, commit: str) -> ExitCode:
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
+        raise UsageError(f"{commit[:80]!r} is no commit id", advice="Give --commit with all of its 40 hexadecimal digits.")
+    policy = read_release_policy(path)
+    verdict, recorded = pipeline.rejudged(directory), directory.read_verdict()
+    if (verdict.outcome, verdict.findings) != (recorded.outcome, recorded.findings):
+        raise RunDirectoryError(
+            f"{directory.root} records the verdict {recorded.outcome.value}; its evidence gives {verdict.outcome.value}",
+            advice="Judge it again: servegate compare.",
+        )
+    plan = directory.read_plan()
+    manifests = {arm: directory.read_manifest(arm) for arm in plan.arms}
+    against = shortcomings(policy, commit, datetime.now(UTC), plan, directory.read_run().data, manifests, verdict)
+    for line in against:
+        click.echo(printable(f"no release: {line}"))
+    if not against:
+        click.echo(f"{commit[:12]} may be released: {printable(verdict.headline)}")
+        return ExitCode.PASS
+    return ExitCode.NOT_COMPARABLE if verdict.outcome is Outcome.PASS else EXIT_CODES[verdict.outcome]

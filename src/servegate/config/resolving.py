@@ -16,10 +16,11 @@ from servegate.config.files import near_files, read_ledger, read_text, reader
 from servegate.config.loading import Loaded
 from servegate.config.schema import ArmSettings, EngineSettings, GateConfig
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.plan import Fingerprints, ModelSource, Plan, Setting, Step, sha256_of
+from servegate.domain.plan import Fingerprints, ModelSource, Origin, Plan, Setting, Step, sha256_of
 from servegate.domain.records import Json, Settings
 from servegate.engines.model_files import local_config, read_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
+from servegate.engines.trust import Grant, check_head, check_head_environment
 from servegate.errors import UsageError
 from servegate.ledger import Ledger
 from servegate.text.secret_names import is_secret
@@ -37,15 +38,19 @@ class Resolved:
     warnings: tuple[str, ...] = field(default=())
 
 
-def resolve(loaded: Loaded) -> Resolved:
+def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
     """Work out the plan: serving configs read, arguments made, input files read and checked, steps listed.
+
+    `origin`: what git says of a pull request; its candidate is then held to what a pull request may say.
 
     Raises:
         UsageError: a serving config or an input file is missing or wrong.
     """
     config, known = loaded.config, discovered()
-    arms = {role.value: _arm(loaded, role, session) for session, role in enumerate(Role)}
+    arms = {role.value: _arm(loaded, role, session, origin) for session, role in enumerate(Role)}
     baseline, candidate = arms[Role.BASELINE], arms[Role.CANDIDATE]
+    if origin is not None:
+        _hold_to_the_list(loaded, baseline, candidate, origin)
     hashes: dict[str, str] = {}
     inputs: dict[str, Inputs] = {}
     for name, settings in loaded.checks.items():
@@ -80,6 +85,7 @@ def resolve(loaded: Loaded) -> Resolved:
         other_models={name: model for name, model in models.items() if model != models[baseline.name]},
         accepted_file=config.accepted if accepted.accepted else None,
         accepted=tuple(entry.to_yaml() for entry in accepted.accepted),
+        origin=origin,
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]
     warnings += [
@@ -100,13 +106,23 @@ def resolve(loaded: Loaded) -> Resolved:
     )
 
 
-def _arm(loaded: Loaded, role: Role, session: int) -> Arm:
+def _hold_to_the_list(loaded: Loaded, baseline: Arm, candidate: Arm, origin: Origin) -> None:
+    allow = loaded.config.changes.allow
+    grant = Grant(frozenset(allow.options), frozenset(allow.environment), allow.models)
+    check_head(candidate.config, baseline.config, grant)
+    check_head_environment(origin.candidate_environment, origin.baseline_environment, grant, origin.candidate_path)
+
+
+def _arm(loaded: Loaded, role: Role, session: int, origin: Origin | None) -> Arm:
     config: GateConfig = loaded.config
     settings: ArmSettings = getattr(config.arms, role.value)
     path = loaded.directory / settings.config
-    serving: ServingConfig = read_serving_config(read_text(path), os.path.normpath(path))
+    shown = os.path.normpath(path) if origin is None else getattr(origin, f"{role.value}_path")
+    serving: ServingConfig = read_serving_config(read_text(path), shown)
     executable = settings.engine.executable or config.engine.executable
     environment = {**config.engine.environment, **settings.environment}
+    if origin is not None:
+        environment |= getattr(origin, f"{role.value}_environment")
     secret = next((name for name in environment if is_secret(name)), None)
     if secret is not None:
         where = loaded.sources.get(f"arms.{role.value}.environment.{secret}") or loaded.sources.get(

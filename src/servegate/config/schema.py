@@ -60,11 +60,53 @@ class ArmsSettings(Settings):
     candidate: ArmSettings
 
 
+class WatchedSettings(Settings):
+    """Serving configs in git, by glob; or a place inside of other files where an engine's arguments stand."""
+
+    files: str = Field(min_length=1)
+    """Glob of paths in the repository: `serving/**/*.yaml`; `*` stays within a folder."""
+    arguments: str | None = None
+    """Where the arguments stand in Helm values, a Kubernetes manifest or a Compose file, such as
+    `spec.template.spec.containers[name=vllm].args`; null: the file is the engine's own YAML."""
+    environment: str | None = None
+    """Where its environment stands there."""
+    document: str | None = None
+    """Which of several YAML documents: `Deployment` or `Deployment/name`."""
+
+
+class AllowedSettings(Settings):
+    """What pull requests may change beyond servegate's own list; exact names, and globs for models."""
+
+    options: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    """Hub ids or absolute directories: `org/*`."""
+
+
+class ChangesSettings(Settings):
+    """What `servegate pairs` and `servegate ci` look for in git. Read from the base branch, like this whole file."""
+
+    configs: tuple[WatchedSettings, ...] = ()
+    """The serving configs that are gated; each one that a pull request changes is compared with itself before the change."""
+    new_against: str | None = None
+    """Path of the serving config that a new one is compared with; without it a new one is a REVIEW."""
+    allow: AllowedSettings = AllowedSettings()
+    """Exceptions from the list of what a pull request's serving config may say."""
+    max_pairs: int = Field(default=4, ge=1, le=100)
+    """Pairs that are measured of one pull request; what is over it is a REVIEW."""
+    budget_minutes: float = Field(default=240, gt=0)
+    """No further pair is started when the longest so far would not fit; what is left is a REVIEW."""
+
+
 class PublishSettings(Settings):
     """What `servegate publish` does with a verdict; which outcome fails a job is the Action's input `fail-on`."""
 
     comment: bool = True
     """Comment the verdict on the pull request."""
+    check_run: bool = True
+    """Put a check run `servegate/<gate>` on the tested commit (needs `checks: write`; without it the log has the notes)."""
+    neutral: tuple[Literal["review", "not_comparable"], ...] = ()
+    """Outcomes whose check run is `neutral`. GitHub lets a required check that is neutral merge."""
 
 
 class OutputSettings(Settings):
@@ -94,5 +136,7 @@ class GateConfig(Settings):
     """A check that is not named is off; `{}` means its defaults."""
     accepted: str = ACCEPTED_FILE
     """Differences that were read and accepted (`servegate accept` writes them); a file that is absent accepts nothing."""
+    changes: ChangesSettings = ChangesSettings()
+    """Which serving configs a pull request is gated for."""
     publish: PublishSettings = PublishSettings()
     output: OutputSettings = OutputSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Literal
 
 from servegate.domain.arms import Arm
 from servegate.domain.records import Json, Record
@@ -56,6 +57,28 @@ class Fingerprints(Record):
     arms: dict[str, str]
 
 
+class Origin(Record):
+    """Where a gate on a pull request comes from: commit ids, the serving configs' paths in git, whose rules judge."""
+
+    base: str
+    """The tip of the base branch."""
+    merge_base: str
+    """Where the pull request's branch left it: the baseline."""
+    head: str
+    """The pull request's newest commit: the candidate."""
+    baseline_path: str
+    candidate_path: str
+    judged_by: Literal["base", "head"] = "base"
+    """Which of them the gate config and everything that it names was read from."""
+    changed: tuple[str, ...] = ()
+    """Files that decide how it is judged and that the pull request changes."""
+    also: tuple[str, ...] = ()
+    """Other changed serving configs whose arguments are the same, so that this run holds for them, too."""
+    baseline_environment: dict[str, str] = {}
+    candidate_environment: dict[str, str] = {}
+    """Variables that stand beside the arguments in a manifest."""
+
+
 class Plan(Record):
     """What will be done, in full. Two equal plans measure the same thing."""
 
@@ -80,6 +103,8 @@ class Plan(Record):
     """Path of the file of accepted differences, as the config names it; None when there is none."""
     accepted: tuple[Json, ...] = ()
     """Its entries, so that the record is judged under them without the file."""
+    origin: Origin | None = None
+    """What git says of a gate on a pull request; None for one that was run by hand."""
 
     def model_of(self, arm: str) -> ModelSource:
         """Return the model that an arm serves."""
@@ -93,9 +118,10 @@ class Plan(Record):
 def fingerprint_of(plan: dict[str, Json]) -> str:
     """Return the fingerprint of a plan as it stands in its file, fields that this version does not know included.
 
-    A plan that was written before there were accepted differences keeps its fingerprint.
+    A plan that was written before there were accepted differences, or an origin in git, keeps its fingerprint.
     """
-    later = () if plan.get("accepted") else ("accepted", "accepted_file")
+    later: tuple[str, ...] = () if plan.get("accepted") else ("accepted", "accepted_file")
+    later = later if plan.get("origin") else (*later, "origin")
     return sha256_of({key: value for key, value in plan.items() if key not in later})
 
 

@@ -32,6 +32,11 @@ REPLACED = {
     "uds": "a port on 127.0.0.1 is used",
     "uvicorn-log-level": "the default is used, since the whole log is kept",
     "grpc-port": "only HTTP is measured",
+    "root-path": "there is no proxy in front of it",
+    **dict.fromkeys(
+        ("allowed-origins", "allowed-methods", "allowed-headers", "allow-credentials"), "no browser asks the engine"
+    ),
+    **dict.fromkeys(("log-config-file", "logging-config"), "the default is used, since the whole log is kept"),
     **dict.fromkeys(
         ("ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-cert-reqs", "ssl-ciphers", "enable-ssl-refresh"),
         "the engine is served on 127.0.0.1 without TLS",

@@ -4,8 +4,8 @@ Each reads and writes only the run directory, so any of them can run again later
 comes from `config`, publishing is `publish`; the real engines and probes are made in `cli`.
 """
 
-from servegate.pipeline.judging import compare, report
+from servegate.pipeline.judging import compare, rejudged, report
 from servegate.pipeline.measuring import Measuring
 from servegate.pipeline.reviewing import accept, review
 
-__all__ = ["Measuring", "accept", "compare", "report", "review"]
+__all__ = ["Measuring", "accept", "compare", "rejudged", "report", "review"]

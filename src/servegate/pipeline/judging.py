@@ -45,6 +45,19 @@ def compare(run: RunDirectory, ledger: Ledger | None = None) -> Verdict:
     return verdict
 
 
+def rejudged(run: RunDirectory) -> Verdict:
+    """Return the verdict that the evidence gives now, under the plan's own accepted differences; writes nothing.
+
+    Raises:
+        RunDirectoryError: evidence is missing, damaged, newer than this servegate, or not what was measured.
+    """
+    run.ensure_untouched()
+    plan = run.read_plan()
+    ledger = parse_ledger({"version": 1, "accepted": plan.accepted}, "plan.json")
+    plan, arms, results, accepted = _judge(run, plan, ledger)
+    return decide(plan, arms, results, accepted, run_status=run.read_run().status)
+
+
 def report(run: RunDirectory) -> dict[str, bytes]:
     """Render the report of a judged run and write it under `report/`; returns the files."""
     run.ensure_untouched()

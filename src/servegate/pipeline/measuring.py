@@ -20,7 +20,7 @@ from servegate.config import Resolved, checks_of
 from servegate.domain.arms import Arm, Role
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Finding
-from servegate.domain.plan import Step
+from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
 from servegate.errors import Cancelled, EngineError, MeasurementError, ServegateError
 from servegate.pipeline.judging import arms_of, evidence_of
@@ -29,6 +29,12 @@ from servegate.ports import Engine, Probes, Progress, Session
 MakeProbes = Callable[[Session, Arm, str], Probes]
 """Makes the probes of one check on one session: (session, arm, check)."""
 Collect = Callable[[Arm, EngineFacts], Manifest]
+
+
+def _revisions(origin: Origin | None) -> dict[str, Json]:
+    if origin is None:
+        return {"git": None, "git_reason": "the revisions of both configs are recorded when the gate runs on a pull request"}
+    return {"git": {"base": origin.merge_base, "head": origin.head, "dirty": False}}
 
 
 class Measuring:
@@ -56,8 +62,7 @@ class Measuring:
             "pid": os.getpid(),
             "host_boot_id": boot_id(),
             "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],  # noqa: PTH119 - not a path of ours
-            "git": None,
-            "git_reason": "the revisions of both configs are recorded when the gate runs on a pull request",
+            **_revisions(resolved.plan.origin),
             "merged_from": [],
         }
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from servegate.domain.judgement import EXIT_CODES, Outcome, Verdict
-from servegate.errors import PublishError
-from servegate.publish.event import MAX_EVENT_BYTES, Event, on_actions, read_event
+from servegate.errors import PublishError, ReadOnlyTokenError
+from servegate.publish.annotations import Annotation
+from servegate.publish.event import on_actions, payload_of, read_event
 from servegate.publish.workflow_commands import Level, command, inert, output_lines
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ class Publication:
     gate: str
     run_directory: str
     comment: bool = True
+    check_run: bool = False
+    neutral: frozenset[Outcome] = frozenset()
+    """Outcomes whose check run is `neutral`, which lets a required check merge."""
+    tested: str | None = None
+    """The commit that was measured; None when the record does not say."""
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,50 +76,37 @@ def publish(
     log = [command(_LEVELS.get(verdict.outcome, "error"), headline, title=title)]
     log.append(_write_summary(files, verdict, environment))
     log.append(_write_outputs(verdict, settings, environment))
-    if not settings.comment:
-        return Published((*log, "no comment: switched off"))
-    event = read_event(environment, _payload(environment))
-    if event.pull_request is None:
-        return Published((*log, f"no comment: {inert(event.no_pull_request)}"))
-    return _comment(files, verdict, settings, environment, event, log, github_factory)
-
-
-def _comment(
-    files: Mapping[str, bytes],
-    verdict: Verdict,
-    settings: Publication,
-    environment: Mapping[str, str],
-    event: Event,
-    log: list[str],
-    github_factory: Callable[[str, str], Github] | None,
-) -> Published:
-    # PyGithub takes 0.2 s to import, which every other verb would pay.
-    from servegate.publish.pull_request import MAX_BODY_BYTES, connect, put_comment
-
-    pull_request = event.pull_request
-    token = environment.get("GITHUB_TOKEN", "")
-    if pull_request is None or not token.strip():
+    if not settings.comment and not settings.check_run:
+        return Published((*log, *_on_lines(settings), "no comment: switched off"))
+    event = read_event(environment, payload_of(environment.get("GITHUB_EVENT_PATH", "")))
+    remote = event.pull_request or event.measured_by or event.issue or (settings.check_run and event.sha)
+    if not remote:
+        return Published((*log, *_on_lines(settings), f"no comment: {inert(event.no_pull_request)}"))
+    token = environment.get("GITHUB_TOKEN", "").strip()
+    if not token:
+        if event.pull_request is None and event.measured_by is None and event.issue is None:
+            return Published((*log, *_on_lines(settings), "no check run: there is no token"))
         raise PublishError(
             "there is no token to comment with",
             why="GITHUB_TOKEN is not set or empty.",
             advice="Pass it in the publishing step's `env:`, or switch the comment off.",
         )
-    text = next(part for part in _candidates(files["comment.md"], verdict) if len(part.encode()) <= MAX_BODY_BYTES)
-    factory = github_factory or connect
-    done = put_comment(lambda: factory(event.api_url, token.strip()), event, pull_request, settings.gate, text)
-    where = f"pull request {pull_request.number}"
-    said = {
-        "created": f"commented on {where}",
-        "updated": f"updated the comment on {where}",
-        "unchanged": f"the comment on {where} says this already",
-        "outdated": command(
-            "warning", f"no comment: {where} has a newer head than the tested {pull_request.head_sha[:12]}", title="servegate"
-        ),
-        "newer": command("notice", f"no comment: a newer run has already commented on {where}", title="servegate"),
-        "locked": command("notice", f"no comment: the conversation of {where} is locked", title="servegate"),
-    }[done.action]
-    deleted = (f"removed {done.deleted} duplicate comment(s)",) if done.deleted else ()
-    return Published((*log, said, *deleted), comment=done.action, comment_url=done.url)
+    # PyGithub takes 0.2 s to import, which every other verb would pay.
+    from servegate.publish import remote as github_side
+
+    text = next(part for part in _candidates(files["comment.md"], verdict) if len(part.encode()) <= github_side.MAX_BODY_BYTES)
+    try:
+        done = github_side.put(text, verdict, settings, event, token, github_factory)
+    except ReadOnlyTokenError as error:
+        stored = "stored for a second job: the run directory is all that `servegate publish` needs there"
+        notice = command("notice", f"not commented: the token is read-only ({stored})", title="servegate")
+        return Published((*log, *_on_lines(settings), notice, inert(f"{error.why} {error.advice}", 900)), comment="read-only")
+    return Published((*log, *(() if done.checked else _on_lines(settings)), *done.log), done.comment, done.comment_url)
+
+
+def _on_lines(settings: Publication) -> tuple[str, ...]:
+    """Notes on the changed lines as commands to the runner, where no check run carries them."""
+    return tuple(each.to_command() for each in settings.annotations[:10])
 
 
 def _candidates(rendered: bytes, verdict: Verdict, *smaller: bytes) -> tuple[str, ...]:
@@ -170,19 +164,6 @@ def _write_outputs(verdict: Verdict, settings: Publication, environment: Mapping
 def _append(target: Path, text: str) -> None:
     with target.open("ab") as stream:
         stream.write(text.encode())
-
-
-def _payload(environment: Mapping[str, str]) -> bytes:
-    path = environment.get("GITHUB_EVENT_PATH", "")
-    try:
-        with Path(path).open("rb") as stream:
-            return stream.read(MAX_EVENT_BYTES + 1)
-    except OSError as error:
-        raise PublishError(
-            f"the event's payload is not readable: {error.strerror}",
-            why=f"GITHUB_EVENT_PATH is {path[:200]!r}.",
-            advice="Mount that file into the container, read-only and at the same path.",
-        ) from error
 
 
 def _unwritable(what: str, variable: str, error: OSError) -> PublishError:

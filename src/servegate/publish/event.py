@@ -1,4 +1,4 @@
-"""What happened on GitHub, read from the runner's environment and the event's payload. Pure: no file, no network.
+"""What happened on GitHub, read from the runner's environment and the event's payload. No network.
 
 The payload is a JSON document whose texts an outsider may have written. Only numbers, commit ids and repository names
 are taken out of it, each checked for its form; the repository and the run come from the runner's own variables.
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,10 @@ MAX_EVENT_BYTES = 32 << 20
 """GitHub caps the payload of a webhook at 25 MB (https://docs.github.com/en/webhooks/webhook-events-and-payloads)."""
 
 PULL_REQUEST_EVENTS = frozenset({"pull_request", "pull_request_review", "pull_request_target"})
+
+_OTHERS = frozenset({"workflow_run", "merge_group", "issue_comment"})
+"""Events without a pull request in the payload, of which something is read; push, workflow_dispatch, schedule and release
+say all that is needed in the runner's variables."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -45,6 +50,16 @@ class PullRequest:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The workflow run that measured: its head, and where that lies. GitHub fills this in, not the workflow that ran."""
+
+    head_sha: str
+    branch: str
+    repository: str | None
+    fork: bool
+
+
+@dataclass(frozen=True)
 class Event:
     """One workflow run and why it runs. `pull_request` is None with a reason in `no_pull_request`."""
 
@@ -55,6 +70,17 @@ class Event:
     api_url: str
     pull_request: PullRequest | None
     no_pull_request: str = ""
+    sha: str | None = None
+    """The commit that the event is about, for a check run; never the merge commit of a pull request."""
+    measured_by: Source | None = None
+    """Of a `workflow_run`: the workflow whose evidence is published now."""
+    issue: int | None = None
+    """Of an `issue_comment`: the pull request that was commented on."""
+
+    @property
+    def authoritative(self) -> bool:
+        """Whether the evidence comes from a workflow of this repository's own branches."""
+        return not (self.measured_by and self.measured_by.fork) and not (self.pull_request and self.pull_request.fork)
 
 
 def on_actions(environment: Mapping[str, str]) -> bool:
@@ -76,7 +102,10 @@ def read_event(environment: Mapping[str, str], payload: bytes) -> Event:
     )
     api_url = _url(environment, "GITHUB_API_URL", "https://api.github.com")
     server_url = _url(environment, "GITHUB_SERVER_URL", "https://github.com")
-    pull_request = _pull_request(_document(payload)) if name in PULL_REQUEST_EVENTS else None
+    document = _document(payload) if name in PULL_REQUEST_EVENTS or name in _OTHERS else {}
+    pull_request = _pull_request(document) if name in PULL_REQUEST_EVENTS else None
+    source = _source(document, repository) if name == "workflow_run" else None
+    own_sha = environment.get("GITHUB_SHA", "")
     return Event(
         name=name,
         repository=repository,
@@ -85,7 +114,74 @@ def read_event(environment: Mapping[str, str], payload: bytes) -> Event:
         api_url=api_url,
         pull_request=pull_request,
         no_pull_request="" if pull_request else f"an event of kind {name!r} is about no pull request",
+        sha=pull_request.head_sha if pull_request else source.head_sha if source else _plain_sha(name, document, own_sha),
+        measured_by=source,
+        issue=_issue(document) if name == "issue_comment" else None,
     )
+
+
+def _plain_sha(name: str, document: dict[str, Any], own: str) -> str | None:
+    """Return the commit of an event without pull request: the merge queue's head, else the runner's own."""
+    if name == "merge_group":
+        return _commit({"sha": _member(_member(document, "merge_group", dict, name), "head_sha", str, name)}, name)
+    return own if name in ("push", "workflow_dispatch", "schedule", "release") and _COMMIT.fullmatch(own) else None
+
+
+def _source(document: dict[str, Any], repository: str) -> Source:
+    run = _member(document, "workflow_run", dict, "the payload")
+    sha = _commit({"sha": _member(run, "head_sha", str, "workflow_run")}, "workflow_run.head")
+    head = _repository_name({"repo": run.get("head_repository")})
+    branch = run.get("head_branch")
+    return Source(sha, branch if isinstance(branch, str) else "", head, head != repository.lower())
+
+
+def _issue(document: dict[str, Any]) -> int:
+    number = _member(_member(document, "issue", dict, "the payload"), "number", int, "issue")
+    if isinstance(number, bool) or not 0 < number < 1 << 53:
+        raise _damaged("says issue.number is no positive number")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The commits that an event is about: the base branch's tip and the newest of the change."""
+
+    base: str
+    head: str
+    fork: bool = False
+
+
+def compared_commits(environment: Mapping[str, str]) -> Compared | None:
+    """Return what the event compares: a pull request, a merge queue's group, or a push; None away from such an event.
+
+    Reads the payload's file. Raises PublishError when it is not what GitHub sends.
+    """
+    name, path = environment.get("GITHUB_EVENT_NAME", ""), environment.get("GITHUB_EVENT_PATH", "")
+    if not on_actions(environment) or name not in {*PULL_REQUEST_EVENTS, "merge_group", "push"}:
+        return None
+    document = _document(payload_of(path))
+    if name in PULL_REQUEST_EVENTS:
+        pull = _pull_request(document)
+        return Compared(pull.base_sha, pull.head_sha, pull.fork)
+    side = _member(document, "merge_group", dict, "the payload") if name == "merge_group" else document
+    keys = ("base_sha", "head_sha") if name == "merge_group" else ("before", "after")
+    found = [_member(side, key, str, name) for key in keys]
+    if not all(_COMMIT.fullmatch(sha) for sha in found) or "0" * 40 in found:
+        raise _damaged(f"of kind {name!r} names no two commits")
+    return Compared(found[0], found[1])
+
+
+def payload_of(path: str) -> bytes:
+    """Read the event's file, bounded. Raises PublishError when it is not readable."""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(MAX_EVENT_BYTES + 1)
+    except OSError as error:
+        raise PublishError(
+            f"the event's payload is not readable: {error.strerror}",
+            why=f"GITHUB_EVENT_PATH is {path[:200]!r}.",
+            advice="Mount that file into the container, read-only and at the same path.",
+        ) from error
 
 
 def _is_attempt(environment: Mapping[str, str]) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -23,7 +24,7 @@ from github.IssueComment import IssueComment
 from github.PullRequest import PullRequest as LivePullRequest
 from urllib3 import Retry
 
-from servegate.errors import PublishError
+from servegate.errors import PublishError, ReadOnlyTokenError
 from servegate.publish.event import Event, PullRequest, Run
 from servegate.publish.workflow_commands import one_line
 
@@ -123,20 +124,71 @@ def put_comment(
     """
     body = comment_body(gate, event, pull_request, text)
     try:
-        github = connection()
-        pull = github.get_repo(event.repository).get_pull(pull_request.number)
-        if pull.head.sha != pull_request.head_sha:
-            return Commented("outdated", None)
-        return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body)
+        with said_in_words(event):
+            github = connection()
+            pull = github.get_repo(event.repository).get_pull(pull_request.number)
+            if pull.head.sha != pull_request.head_sha:
+                return Commented("outdated", None)
+            return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body)
+    except _LockedError:
+        return Commented("locked", None)
+
+
+class _LockedError(PublishError):
+    """The conversation is locked."""
+
+
+@contextmanager
+def said_in_words(event: Event) -> Iterator[None]:
+    """Turn what the library raises into a PublishError."""
+    try:
+        yield
     except GithubException as error:
-        if _locked(error):
-            return Commented("locked", None)
         raise refused(error) from error
     except requests.RequestException as error:
         raise PublishError(
             f"GitHub could not be reached at {event.api_url} ({type(error).__name__})",
             advice="Publish again later: `servegate publish` needs only the run directory.",
         ) from error
+
+
+def target_of(github: Github, event: Event) -> PullRequest | None:
+    """Return the pull request that an event without one in its payload is about; None when there is none.
+
+    A `workflow_run` of a fork names no pull request, so it is found by head commit and head repository among the open ones:
+    by what GitHub says, never by a number that the fork's workflow wrote down.
+
+    Raises:
+        PublishError: several open pull requests have that head.
+    """
+    repository = github.get_repo(event.repository)
+    if event.issue is not None:
+        return _as_ours(repository.get_pull(event.issue), event.repository)
+    source = event.measured_by
+    if source is None or source.repository is None:
+        return None
+    owner = source.repository.partition("/")[0]
+    found = [
+        pull
+        for pull in repository.get_pulls(state="open", head=f"{owner}:{source.branch}")
+        if pull.head.sha == source.head_sha
+        and (pull.head.repo.full_name.lower() if pull.head.repo else None) == source.repository
+    ]
+    if len(found) > 1:
+        numbers = ", ".join(str(pull.number) for pull in found)
+        raise PublishError(
+            f"{len(found)} open pull requests have the head {source.head_sha[:12]}: {numbers}", advice="Close all but one."
+        )
+    return _as_ours(found[0], event.repository) if found else None
+
+
+def _as_ours(pull: LivePullRequest, repository: str) -> PullRequest:
+    return PullRequest(pull.number, pull.head.sha, pull.base.sha, fork=_head_of(pull) != repository.lower())
+
+
+def _head_of(pull: LivePullRequest) -> str | None:
+    """Name of the head's repository; a deleted fork has none."""
+    return pull.head.repo.full_name.lower() if pull.head.repo else None
 
 
 class _Comments:
@@ -230,16 +282,19 @@ def _locked(error: GithubException) -> bool:
 
 def refused(error: GithubException) -> PublishError:
     """Say in words what GitHub's refusal means and what to do about it."""
+    if _locked(error):
+        return _LockedError("the conversation is locked")
     said = f"GitHub answered {error.status}: {_message(error) or 'no message'}"
     if error.status == 401:
         return PublishError("GitHub does not accept the token", why=said, advice="Check what is passed as GITHUB_TOKEN.")
     if error.status == 429 or "rate limit" in said.lower():
         return PublishError("GitHub's rate limit is used up", why=said, advice="Publish again later.")
     if error.status in {403, 404}:
-        return PublishError(
-            "the token may not comment on this pull request",
+        read_only = error.status == 403 and "resource not accessible" in said.lower()
+        return (ReadOnlyTokenError if read_only else PublishError)(
+            "the token may not write to this pull request",
             why=f"{said}. Workflows of forks and of Dependabot get a read-only token whatever the workflow asks for.",
-            advice="Give the publishing job `permissions: pull-requests: write`; for forks set the input `comment: false`. "
-            "The verdict, the step summary and the outputs are not affected.",
+            advice="Give the publishing job `permissions: pull-requests: write` and `checks: write`; for forks let a second "
+            "workflow publish (`on: workflow_run`). The verdict, the step summary and the outputs are not affected.",
         )
     return PublishError("GitHub refused the comment", why=said, advice="Publish again later.")

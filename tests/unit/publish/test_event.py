@@ -45,8 +45,10 @@ def test_a_fork_is_another_repository_or_none(head: str | None, fork: bool) -> N
 
 @pytest.mark.parametrize("name", ["push", "schedule", "merge_group", "workflow_dispatch", "release", ""])
 def test_other_events_are_about_no_pull_request(name: str) -> None:
-    event = read_event({**ENVIRONMENT, "GITHUB_EVENT_NAME": name}, b"{}")
+    content = json.dumps({"merge_group": {"head_sha": HEAD, "base_sha": BASE}}).encode()
+    event = read_event({**ENVIRONMENT, "GITHUB_EVENT_NAME": name}, content)
     assert event.pull_request is None
+    assert event.sha == (HEAD if name == "merge_group" else None if name == "" else MERGE)
     assert repr(name) in event.no_pull_request
 
 
@@ -125,3 +127,35 @@ def test_runs_are_ordered_by_number_then_attempt() -> None:
 def test_actions_is_recognised_by_its_own_variable_only() -> None:
     assert on_actions(ENVIRONMENT)
     assert not on_actions({"CI": "true", "GITHUB_TOKEN": "t"})
+
+
+def workflow_run(repository: str | None = "eve/llm", **changes: Any) -> bytes:
+    head = repository and {"full_name": repository}
+    run = {"head_sha": HEAD, "head_branch": "x", "head_repository": head, "pull_requests": [], **changes}
+    return json.dumps({"workflow_run": run}).encode()
+
+
+@pytest.mark.parametrize(("repository", "fork"), [("eve/llm", True), ("acme/LLM", False), (None, True)])
+def test_a_finished_workflow_is_known_by_its_head_and_where_that_lies(repository: str | None, fork: bool) -> None:
+    event = read_event({**ENVIRONMENT, "GITHUB_EVENT_NAME": "workflow_run"}, workflow_run(repository))
+    assert event.measured_by is not None
+    assert (event.measured_by.head_sha, event.measured_by.fork, event.sha) == (HEAD, fork, HEAD)
+    assert event.authoritative is not fork
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("workflow_run", b"{}"),
+        ("workflow_run", workflow_run(head_sha="../x")),
+        ("workflow_run", workflow_run(head_sha=None)),
+        ("merge_group", b"{}"),
+        ("merge_group", b'{"merge_group": {"head_sha": "main"}}'),
+        ("issue_comment", b'{"issue": {"number": true}}'),
+        ("issue_comment", b'{"issue": {"number": -1}}'),
+        ("issue_comment", b"[]"),
+    ],
+)
+def test_hostile_payloads_of_the_other_events(name: str, content: bytes) -> None:
+    with pytest.raises(PublishError, match="event's payload"):
+        read_event({**ENVIRONMENT, "GITHUB_EVENT_NAME": name}, content)

@@ -1,0 +1,78 @@
+"""`servegate ci`: every pair of serving configs that a pull request changes, measured, judged and reported."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from servegate import pipeline
+from servegate.artifacts import dump
+from servegate.changes import NotMeasured
+from servegate.cli.measure import measure
+from servegate.cli.pairs import git_options, left_over, prepared, show
+from servegate.cli.terminal import Terminal, printable, show_verdict
+from servegate.config import Overrides
+from servegate.domain.judgement import EXIT_CODES, PRECEDENCE, Outcome, worst
+from servegate.errors import ExitCode
+from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
+
+
+@click.command("ci", help="Measure, judge and report every serving config that a pull request changes. Exits with the worst.")
+@git_options
+@click.option("--pairs", type=click.Path(path_type=Path), help="What `servegate pairs` wrote; git is not needed then.")
+@click.option("--engine", metavar="PATH", help="Engine executable of both arms.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("servegate-runs"), show_default=True, help="Where runs go."
+)
+@click.option("--force", is_flag=True, help="Replace earlier runs of the same gates.")
+def command(pairs: Path | None, engine: str | None, output: Path, force: bool, allow_no_change: bool, **options: Any) -> int:
+    """Run the pairs one after the other."""
+    folder = pairs or output / ".pairs"
+    if pairs is None and force and (folder / INDEX).is_file():
+        shutil.rmtree(folder)
+    index = read_index(folder) if pairs else prepared(folder, **options)
+    show(index)
+    outcomes: dict[str, Outcome] = {}
+    output.mkdir(parents=True, exist_ok=True)
+    overrides = Overrides(engine=engine, output=str(output))
+    longest, started = 0.0, time.monotonic()
+    for number, pair in enumerate(index.pairs):
+        found = resolved_pair(folder, pair.gate, options["config"], overrides)
+        budget_s = 60 * float(str(found.plan.settings["changes.budget_minutes"].value))
+        if number and time.monotonic() - started + longest > budget_s:
+            reason = f"was not started: `changes.budget_minutes: {budget_s / 60:g}` would not hold it"
+            index = replace(index, not_measured=(*index.not_measured, NotMeasured(pair.after, "budget", reason)))
+            continue
+        begun = time.monotonic()
+        run = measure(found, None, force=force, console=Console(stderr=True))
+        outcomes[pair.gate] = pipeline.compare(run).outcome
+        pipeline.report(run)
+        longest = max(longest, time.monotonic() - begun)
+        _write(output, index, outcomes)
+        click.echo(printable(f"{pair.after}:"))
+        show_verdict(Terminal(), run.read_verdict())
+        click.echo(f"report: {run.root / 'report' / 'report.html'}")
+    _write(output, index, outcomes)
+    return int(_code(outcomes, left_over(index, allow_no_change=allow_no_change)))
+
+
+def _write(output: Path, index: Index, outcomes: dict[str, Outcome]) -> None:
+    data = {**index.to_json(), "kind": "index", "outcomes": {gate: outcome.value for gate, outcome in outcomes.items()}}
+    (output / INDEX).write_bytes(dump(data))
+
+
+def _code(outcomes: dict[str, Outcome], rest: ExitCode) -> ExitCode:
+    """Return the worst: a refused config is as bad as an error, and what was not measured is a REVIEW."""
+    counted = list(outcomes.values())
+    counted += [Outcome.ERROR] if rest is ExitCode.USAGE else [Outcome.REVIEW] if rest is ExitCode.REVIEW else []
+    if not counted:
+        return rest
+    decided = worst(tuple(counted))
+    refused = rest is ExitCode.USAGE and PRECEDENCE.index(decided) >= PRECEDENCE.index(Outcome.ERROR)
+    return ExitCode.USAGE if refused and Outcome.ERROR not in outcomes.values() else EXIT_CODES[decided]

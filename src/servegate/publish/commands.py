@@ -1,0 +1,52 @@
+"""`/servegate accept ID reason`: a comment by which somebody with write access accepts one change of one prompt.
+
+Anybody may comment, so the comment is parsed as data (one line, one known command), and its author's permission is asked of
+GitHub at the moment it is acted on; what the event says of the author (`author_association`) is not enough, since a member of
+an organisation may have no access to this repository at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from servegate.errors import PublishError, UsageError
+from servegate.publish.workflow_commands import one_line
+
+WRITERS = frozenset({"admin", "maintain", "write"})
+_ACCEPT = re.compile(r"/servegate[ \t]+accept[ \t]+(?P<id>[A-Za-z0-9][A-Za-z0-9._:/-]{0,99})[ \t]+(?P<reason>\S.{0,500})")
+_LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})(?:\[bot\])?")
+
+
+@dataclass(frozen=True)
+class Accept:
+    """One accepting comment: on which pull request, by whom, of which prompt, and why."""
+
+    number: int
+    login: str
+    prompt: str
+    reason: str
+
+
+def accept_command(document: dict[str, Any]) -> Accept:
+    """Return what the comment of an `issue_comment` event asks for; only a comment that was just made counts.
+
+    Raises:
+        UsageError: it is no such command.
+        PublishError: the payload is not what GitHub sends, or the issue is no pull request.
+    """
+    issue, comment = document.get("issue"), document.get("comment")
+    user = comment.get("user") if isinstance(comment, dict) else None
+    if not isinstance(issue, dict) or not isinstance(comment, dict) or not isinstance(user, dict):
+        raise PublishError("the event's payload holds no comment", advice="Run this in a workflow `on: issue_comment`.")
+    number, login, body = issue.get("number"), user.get("login"), comment.get("body")
+    if not isinstance(number, int) or isinstance(number, bool) or not isinstance(login, str) or not _LOGIN.fullmatch(login):
+        raise PublishError("the event's payload names no issue or no author")
+    if not isinstance(issue.get("pull_request"), dict) or document.get("action") != "created":
+        raise UsageError("the comment is not a new one on a pull request", advice="Comment anew on the pull request.")
+    first = body.strip().splitlines()[0].strip() if isinstance(body, str) and body.strip() else ""
+    found = _ACCEPT.fullmatch(first)
+    if found is None:
+        raise UsageError("the comment is no command to servegate", advice="Write: /servegate accept PROMPT-ID why it may stay")
+    return Accept(number, login, found["id"], one_line(found["reason"], 400))

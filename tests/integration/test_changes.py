@@ -1,0 +1,415 @@
+"""What a pull request changes, from real git repositories: nothing that was watched and changed is ever left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servegate.changes import ChangesError, Repository
+from servegate.checks.verdict import decide
+from servegate.cli import _code
+from servegate.pipeline.changing import Index, prepare, read_index, resolved_pair
+from tests.fakes import install
+
+GATE = """\
+version: 1
+gate: team
+policy: quick
+checks: {prompts: {file: prompts.jsonl}}
+changes:
+  configs:
+    - files: serving/**/*.yaml
+    - {files: k8s/*.yaml, arguments: "spec.args", environment: spec.env, document: Deployment}
+  max_pairs: 3
+"""
+PROMPT = '{"id": "a", "category": "c", "prompt": "Say 1."}\n'
+SERVING = "model: org/m\nmax-num-seqs: 8\n# a comment that gives git enough to see a rename\n# and another one\n"
+
+
+class Clone:
+    """A repository with a base branch `main` and a branch `change`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir()
+        self.git("init", "-q", "-b", "main")
+        self.write("servegate.yaml", GATE)
+        self.write("prompts.jsonl", PROMPT)
+        self.write("serving/a.yaml", SERVING)
+        self.write("serving/b.yaml", SERVING.replace("org/m", "org/b"))
+        self.write("README.md", "hello\n")
+        self.base = self.commit("base")
+        self.git("switch", "-q", "-c", "change")
+
+    def git(self, *arguments: str) -> str:
+        author = {f"GIT_{who}_{what}": "x@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        environment = {**os.environ, **author, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(["git", *arguments], cwd=self.root, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def write(self, name: str, text: str | bytes) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def commit(self, message: str = "change") -> str:
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path / "clone")
+
+
+def index_of(clone: Clone, tmp_path: Path, base: str = "main", head: str = "change", **options: Any) -> Index:
+    return prepare(Repository(clone.root), "servegate.yaml", base, head, tmp_path / "pairs", **options)
+
+
+def left(index: Index) -> dict[str, str]:
+    return {each.path: each.code for each in index.not_measured}
+
+
+def test_a_changed_config_is_a_pair_of_merge_base_and_head(clone: Clone, tmp_path: Path) -> None:
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    head = clone.commit()
+    clone.git("switch", "-q", "main")
+    clone.write("serving/a.yaml", SERVING.replace("8", "99"))  # the base branch moved on: no part of this change
+    base = clone.commit("moved on")
+    index = index_of(clone, tmp_path)
+    assert (index.base, index.merge_base, index.head) == (base, clone.base, head)
+    [pair] = index.pairs
+    assert (pair.before, pair.after) == ("serving/a.yaml", "serving/a.yaml")
+    assert left(index) == {}
+    assert read_index(tmp_path / "pairs") == index
+    plan = resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml").plan
+    assert [(knob.name, knob.baseline, knob.candidate) for knob in plan.knobs] == [("max-num-seqs", 8, 16)]
+    assert plan.arms["candidate"].config.path == "serving/a.yaml"
+    assert plan.origin is not None
+    assert plan.origin.changed == ()
+
+
+def test_a_rename_is_followed(clone: Clone, tmp_path: Path) -> None:
+    (clone.root / "serving/new").mkdir()
+    clone.git("mv", "serving/a.yaml", "serving/new/a-fp8.yaml")
+    clone.write("serving/new/a-fp8.yaml", SERVING + "quantization: fp8\n")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert [(pair.before, pair.after) for pair in index.pairs] == [("serving/a.yaml", "serving/new/a-fp8.yaml")]
+
+
+def test_added_deleted_moved_away_linked_and_executable_files_are_listed_and_never_passed(clone: Clone, tmp_path: Path) -> None:
+    clone.write("serving/c.yaml", "model: org/entirely-different\nseed: 1\nblock-size: 16\nquantization: fp8\n")
+    (clone.root / "serving/b.yaml").unlink()
+    (clone.root / "serving/a.yaml").unlink()
+    (clone.root / "serving/a.yaml").symlink_to("/etc/passwd")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert index.pairs == ()
+    assert left(index) == {"serving/c.yaml": "added", "serving/b.yaml": "deleted", "serving/a.yaml": "mode"}
+    reasons = {each.path: (each.reason, each.weight) for each in index.not_measured}
+    assert reasons["serving/a.yaml"] == (
+        "is a link (mode 120000) in the pull request; a serving config is a plain file (100644)",
+        "refused",
+    )
+    assert reasons["serving/c.yaml"][1] == "review"
+
+
+def test_a_config_that_leaves_the_watched_folder_does_not_leave_the_gate_in_silence(clone: Clone, tmp_path: Path) -> None:
+    (clone.root / "elsewhere").mkdir()
+    clone.git("mv", "serving/a.yaml", "elsewhere/a.yaml")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert left(index) == {"serving/a.yaml": "deleted"}
+    assert "moved to elsewhere/a.yaml, which no glob watches" in index.not_measured[0].reason
+
+
+def test_a_new_config_is_compared_with_the_one_that_the_base_branch_names(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "main")
+    clone.write("servegate.yaml", GATE + "  new_against: serving/a.yaml\n  allow: {models: [org/*]}\n")
+    clone.commit()
+    clone.git("switch", "-q", "change")
+    clone.git("merge", "-q", "main")
+    pinned = f"model: org/n\nrevision: {'a' * 40}\nload-format: safetensors\n"
+    clone.write("serving/n.yaml", pinned)
+    clone.commit()
+    [pair] = index_of(clone, tmp_path).pairs
+    assert (pair.before, pair.after) == ("serving/a.yaml", "serving/n.yaml")
+
+
+def test_equal_arguments_run_once_and_a_comment_alone_is_not_measured(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "main")
+    clone.write("serving/twin.yaml", SERVING)
+    clone.commit()
+    clone.git("switch", "-q", "change")
+    clone.git("merge", "-q", "main")
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.write("serving/twin.yaml", SERVING.replace("max-num-seqs: 8", "max_num_seqs: '16'"))
+    clone.write("serving/b.yaml", SERVING.replace("org/m", "org/b") + "# only words\n")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    [pair] = index.pairs
+    assert index.also == {pair.gate: ("serving/twin.yaml",)}
+    assert left(index) == {"serving/b.yaml": "equal"}
+    assert resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml").plan.origin.also == ("serving/twin.yaml",)
+
+
+def test_pairs_beyond_the_most_are_listed(clone: Clone, tmp_path: Path) -> None:
+    for name in "cdefg":
+        clone.write(f"serving/{name}.yaml", SERVING + f"seed: {ord(name)}\n")
+    clone.git("switch", "-q", "-C", "main")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    for name in "cdefg":
+        clone.write(f"serving/{name}.yaml", SERVING + f"seed: {ord(name)}\nenforce-eager: true\n")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert len(index.pairs) == 3
+    assert left(index) == {"serving/f.yaml": "max-pairs", "serving/g.yaml": "max-pairs"}
+    assert len({pair.gate for pair in index.pairs}) == 3
+
+
+def test_arguments_of_a_manifest_and_its_environment(clone: Clone, tmp_path: Path) -> None:
+    manifest = (
+        "kind: Deployment\nspec:\n  args: [serve, org/m, --max-num-seqs, '8']\n"
+        "  env: [{name: VLLM_USE_DEEP_GEMM, value: '1'}]\n"
+    )
+    clone.git("switch", "-q", "-C", "main")
+    clone.write("k8s/m.yaml", manifest)
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    clone.write("k8s/m.yaml", manifest.replace("'8'", "'16'").replace("'1'", "'0'"))
+    clone.commit()
+    [pair] = index_of(clone, tmp_path).pairs
+    plan = resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml").plan
+    assert {knob.name: (knob.baseline, knob.candidate) for knob in plan.knobs} == {
+        "max-num-seqs": ("8", "16"),
+        "environment.VLLM_USE_DEEP_GEMM": ("1", "0"),
+    }
+    assert plan.arms["candidate"].config.path == "k8s/m.yaml (spec.args)"
+    clone.write("k8s/m.yaml", manifest.replace("VLLM_USE_DEEP_GEMM", "LD_PRELOAD"))
+    clone.commit()
+    refused = prepare(Repository(clone.root), "servegate.yaml", "main", "change", tmp_path / "again")
+    assert left(refused) == {"k8s/m.yaml": "refused"}
+    assert "LD_PRELOAD" in refused.not_measured[0].reason
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"model: org/m\ntrust-remote-code: true\n", "serving/a.yaml:2: a pull request may not set 'trust-remote-code'"),
+        (b"model: org/evil\n", "may not set 'model'"),
+        (b"model: org/m\nmax-num: 3\n", "no option of vLLM"),
+        (b"model: org/m\n\xff\n", "not UTF-8"),
+        (b"model: org/m\n" + b"#" * (1 << 20), "allowed are 1048576"),
+        (b"model: org/m\n<<: {a: b}\n", "merge keys"),
+    ],
+)
+def test_a_config_of_the_head_that_is_refused_is_listed_with_its_reason(
+    clone: Clone, tmp_path: Path, content: bytes, expected: str
+) -> None:
+    clone.write("serving/a.yaml", content)
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert index.pairs == ()
+    [one] = index.not_measured
+    assert (one.code, one.weight) == ("refused", "refused")
+    assert expected in one.reason
+
+
+# -- whose rules judge ---------------------------------------------------------------------------------------------
+
+
+def test_a_pull_request_can_not_lower_its_own_bar(clone: Clone, tmp_path: Path) -> None:
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.write("prompts.jsonl", PROMPT.replace("1.", "2."))
+    clone.write("servegate.yaml", GATE.replace("prompts: {", "prompts: {limits: {fact_changes: headline}, "))
+    clone.write(".github/workflows/gate.yml", "on: push\n")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert index.rules_changed == (".github/workflows/gate.yml", "prompts.jsonl", "servegate.yaml")
+    [pair] = index.pairs
+    folder = tmp_path / "pairs" / pair.gate / "tree"
+    assert (folder / "servegate.yaml").read_text() == GATE
+    assert (folder / "prompts.jsonl").read_text() == PROMPT
+    found = resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml")
+    assert found.plan.origin is not None
+    verdict = decide(found.plan, _no_arms(), {})
+    assert verdict.policy.changed_in_head is True
+    [told] = [each for each in verdict.findings if each.code == "arms/policy-changed"]
+    assert told.severity.value == "review"
+    assert "prompts.jsonl, servegate.yaml); the base branch's judge" in told.message
+
+
+def test_rules_of_the_head_judge_only_when_that_is_asked_for(clone: Clone, tmp_path: Path) -> None:
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.write("servegate.yaml", GATE.replace("team", "mine"))
+    clone.commit()
+    index = index_of(clone, tmp_path, judged_by="head")
+    assert index.pairs[0].gate.startswith("mine-")
+    found = resolved_pair(tmp_path / "pairs", index.pairs[0].gate, "servegate.yaml")
+    assert any("own judge" in each.message for each in decide(found.plan, _no_arms(), {}).findings)
+
+
+def test_unchanged_rules_are_said_to_be_unchanged(clone: Clone, tmp_path: Path) -> None:
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    found = resolved_pair(tmp_path / "pairs", index.pairs[0].gate, "servegate.yaml")
+    assert decide(found.plan, _no_arms(), {}).policy.changed_in_head is False
+
+
+def test_a_gate_config_that_only_the_head_has_judges_nothing(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "-C", "main")
+    clone.git("rm", "-q", "servegate.yaml")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    clone.write("servegate.yaml", GATE)
+    clone.commit()
+    with pytest.raises(ChangesError, match=r"there is no servegate.yaml at .*, whose rules judge"):
+        index_of(clone, tmp_path)
+
+
+def _no_arms() -> dict[str, Any]:
+    from servegate.checks.contract import ArmEvidence
+    from servegate.domain.evidence import NotMeasured, Reason
+
+    nothing = ArmEvidence(None, None, NotMeasured(reason=Reason(code="absent", message="x")))
+    return {"baseline": nothing, "candidate": nothing}
+
+
+# -- what git can not say -------------------------------------------------------------------------------------------
+
+
+def test_a_shallow_clone_is_an_error_with_its_remedy(clone: Clone, tmp_path: Path) -> None:
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    head = clone.commit()
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth=1", "-b", "change", f"file://{clone.root}", str(shallow)], check=True)
+    with pytest.raises(ChangesError, match="is not in this clone") as caught:
+        prepare(Repository(shallow), "servegate.yaml", clone.base, head, tmp_path / "pairs")
+    assert "shallow" in caught.value.why
+    assert "fetch-depth: 0" in caught.value.advice
+    subprocess.run(["git", "-C", str(shallow), "fetch", "-q", "--depth=1", "origin", clone.base], check=True)
+    with pytest.raises(ChangesError, match="no common commit in this clone") as caught:
+        prepare(Repository(shallow), "servegate.yaml", clone.base, head, tmp_path / "pairs")
+    assert "fetch-depth: 0" in caught.value.advice
+
+
+@pytest.mark.parametrize("ref", ["--output=/tmp/x", "main; touch /x", "", "$(x)", "-h", "nothing-of-that-name"])
+def test_a_ref_is_never_an_option(clone: Clone, tmp_path: Path, ref: str) -> None:
+    with pytest.raises(ChangesError):
+        prepare(Repository(clone.root), "servegate.yaml", ref, "change", tmp_path / "pairs")
+
+
+def test_globs_that_match_nothing_and_a_folder_that_is_no_clone(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "-C", "main")
+    clone.write("servegate.yaml", GATE.replace("serving/**", "servings/**"))
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    with pytest.raises(ChangesError, match="no file matches"):
+        index_of(clone, tmp_path)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ChangesError):
+        Repository(tmp_path / "none")
+
+
+def test_names_that_git_quotes_and_bytes_that_are_no_text(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "-C", "main")
+    clone.write('serving/ü "x"\t[1].yaml', SERVING)
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    clone.write('serving/ü "x"\t[1].yaml', SERVING.replace("8", "16"))
+    odd = os.fsencode(clone.root / "serving") + b"/\xff.yaml"
+    Path(os.fsdecode(odd)).write_bytes(b"model: org/m\nseed: 4\n")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert [pair.after for pair in index.pairs] == ['serving/ü "x"\t[1].yaml']
+    assert list(left(index).values()) == ["added"]
+    json.loads((tmp_path / "pairs/index.json").read_text())
+
+
+# -- the verbs ------------------------------------------------------------------------------------------------------
+
+
+def verb(clone: Clone, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> int:
+    monkeypatch.chdir(clone.root)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    return int(_code(["pairs", "--output", str(tmp_path / "p"), *arguments]))
+
+
+def test_exit_codes_of_pairs(clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    assert verb(clone, monkeypatch, tmp_path, "--base", "main") == 3
+    assert "not evaluated: no serving config changed" in capsys.readouterr().out
+    assert verb(clone, monkeypatch, tmp_path) == 2
+    clone.write("README.md", "other\n")
+    clone.commit()
+    assert verb(clone, monkeypatch, tmp_path / "b", "--base", "main", "--allow-no-change") == 0
+    clone.write("serving/a.yaml", SERVING + "trust-remote-code: true\n")
+    clone.commit()
+    assert verb(clone, monkeypatch, tmp_path / "c", "--base", "main", "--allow-no-change") == 2
+    clone.write("serving/a.yaml", SERVING + "seed: 1\n")
+    clone.commit()
+    assert verb(clone, monkeypatch, tmp_path / "d", "--base", "main") == 0
+
+
+def test_the_events_commits_are_compared_and_a_forks_are_not(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    clone.write("serving/a.yaml", SERVING + "seed: 1\n")
+    head = clone.commit()
+    event = tmp_path / "event.json"
+    side = {"repo": {"full_name": "acme/llm"}}
+    document = {"pull_request": {"number": 1, "head": {"sha": head, **side}, "base": {"sha": clone.base, **side}}}
+    monkeypatch.chdir(clone.root)
+    for name, value in {"ACTIONS": "true", "EVENT_NAME": "pull_request", "EVENT_PATH": str(event)}.items():
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    event.write_text(json.dumps(document))
+    assert _code(["pairs", "--output", str(tmp_path / "p")]) == 0
+    document["pull_request"]["head"]["repo"] = {"full_name": "eve/llm"}
+    event.write_text(json.dumps(document))
+    assert _code(["pairs", "--output", str(tmp_path / "q")]) == 2
+    assert "a fork's" in capsys.readouterr().err
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "merge_group")
+    event.write_text(json.dumps({"merge_group": {"base_sha": clone.base, "head_sha": head}}))
+    assert _code(["pairs", "--output", str(tmp_path / "r")]) == 0
+
+
+def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """On the fake engine: one changed config is measured, a deleted one keeps the whole from passing, and both are told."""
+    engine = install(tmp_path / "bin")
+    clone.git("switch", "-q", "-C", "main")
+    prompts = [{"id": f"p{n}", "category": "c", "prompt": f"number {n}.", "expect": {"json": True}} for n in range(24)]
+    clone.write("prompts.jsonl", "".join(json.dumps(each) + "\n" for each in prompts))
+    clone.write("servegate.yaml", GATE + f"engine: {{executable: {engine}, start_timeout_s: 20, request_timeout_s: 5}}\n")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.commit()
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps({f"number {n}.": json.dumps({"n": n}) for n in reversed(range(24))}))
+    monkeypatch.setenv("FAKE_VLLM_ANSWERS", str(answers))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.chdir(clone.root)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs")]) == 0
+    index = json.loads((tmp_path / "runs/index.json").read_text())
+    assert list(index["outcomes"].values()) == ["pass"]
+    [gate] = index["outcomes"]
+    run = json.loads((tmp_path / "runs" / gate / "run.json").read_text())["data"]
+    assert run["git"]["head"] == index["head"]
+    verdict = json.loads((tmp_path / "runs" / gate / "verdict.json").read_text())["data"]
+    assert verdict["policy"]["changed_in_head"] is False
+    (clone.root / "serving/b.yaml").unlink()
+    clone.commit()
+    assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs"), "--force"]) == 3
+    assert "not measured: serving/b.yaml: was deleted" in capsys.readouterr().out
