@@ -11,7 +11,8 @@ Read in this order: `settings`, `record` (what is stored), `questions` (local fi
 from __future__ import annotations
 
 from servegate.checks.accuracy.comparing import compare
-from servegate.checks.accuracy.judging import CHECK_NAME, judge, stop
+from servegate.checks.accuracy.faults import CHECK_NAME
+from servegate.checks.accuracy.judging import judge, stop
 from servegate.checks.accuracy.measuring import items, measure
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.questions import load

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from servegate.checks.accuracy.contrast import RIGHT_TO_WRONG, Contrast, Validity, summed
+from servegate.checks.accuracy.contrast import Contrast, Validity, summed
+from servegate.checks.accuracy.kinds import RIGHT_TO_WRONG
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.accuracy.tables import changed_answers, filters_table, flips_table
