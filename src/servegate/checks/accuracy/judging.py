@@ -35,7 +35,8 @@ def judge(comparison: Comparison, settings: AccuracySettings) -> tuple[Finding, 
     if comparison.n == 0:
         return (*verdict, *missing)
     sound = soundness(comparison, between, settings)
-    return (*verdict, *sound, *smoke(comparison, between, validity, limits), *missing, *_remarks(between, validity))
+    remarks = (*_noise(comparison, validity, settings), *_remarks(between, validity))
+    return (*verdict, *sound, *smoke(comparison, between, validity, limits), *missing, *remarks)
 
 
 def stop(evidence: Evidence[AccuracyMeasurement], settings: AccuracySettings) -> Finding | None:
@@ -51,6 +52,15 @@ def stop(evidence: Evidence[AccuracyMeasurement], settings: AccuracySettings) ->
     if validity.worse_questions < CATASTROPHE or validity.better_questions:
         return None
     return next((item for item in judge(comparison, settings) if item.severity is Severity.FAIL), None)
+
+
+def _noise(comparison: Comparison, validity: Validity, settings: AccuracySettings) -> tuple[Finding, ...]:
+    own = comparison.noise.baseline if comparison.noise is not None else None
+    share = Contrast.model_validate(own).discordance if own is not None else None
+    if share is None or share <= settings.noisy_share:
+        return ()
+    said = f"the baseline flips {share:.1%} of its own answers from round to round (more than {settings.noisy_share:.0%})"
+    return (made("noisy-baseline", Severity.INFO, f"{said}; {validity.rounds} rounds were asked in each arm"),)
 
 
 def _remarks(between: Contrast, validity: Validity) -> tuple[Finding, ...]:
