@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servegate.artifacts import RunDirectory
+from servegate.cli.tasks import check_tasks
 from servegate.config import Resolved
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, Manifest
@@ -34,13 +35,14 @@ def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], M
     """Return what measures a resolved gate into a run directory.
 
     Raises:
-        UsageError: an engine executable is not there, or the machine lacks what its start needs; looked for before any
-            directory is made.
+        UsageError: an engine executable is not there, the machine lacks what its start needs, or a task cannot be loaded;
+            looked for before any directory is made.
     """
     for arm in found.plan.arms.values():
         find_executable(arm.executable, os.environ.get("PATH"))
         check_shared_memory(arm, shared_memory_bytes())
         check_hub_cache(arm, engine_environment(os.environ, arm.environment))
+    check_tasks(found, lm_eval_executable(), _run_tool, progress)
 
     def make(directory: RunDirectory) -> Measuring:
         engine = VllmEngine(

@@ -203,6 +203,10 @@ class EvaluationSpec(Record):
     add_bos: bool
     seed: int
     label: str
+    metric: str | None = None
+    """Which of the task's metrics is read; None: `exact_match` where there is one, else the first."""
+    doc_ids: tuple[int, ...] = ()
+    """Ask these documents of a named task only, in ascending order; empty: all of them (up to `limit`)."""
 
 
 class EvaluatedRow(Record):
@@ -233,3 +237,7 @@ class Evaluation(Record):
     warnings: tuple[str, ...] = ()
     null_answer: str = ""
     """The response of a row whose answer was null; such a row is no answer. The default is lm-eval's own."""
+    higher_is_better: bool | None = None
+    """What lm-eval says of the metric; None where it says nothing."""
+    cut: tuple[int, ...] = ()
+    """Documents whose answer is as long as an answer may be: it was cut at the limit."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -166,11 +167,13 @@ class ArmRun:
 
     def measure_steps(self, session: Session) -> None:
         """Measure step by step, until all are done or a check says that more evidence would change nothing."""
-        for step in self.steps:
+        pending = deque(self.steps)
+        while pending:
+            step = pending.popleft()
             if step.check not in self.left:
                 continue
             try:
-                self.measure_step(session, step)
+                pending.extendleft(reversed(self.measure_step(session, step)))
             except MeasurementError as error:
                 self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
                 last = error.why.strip().rsplit("\n", 1)[-1].strip()[:300]
@@ -183,8 +186,8 @@ class ArmRun:
                 self.give_up(Reason(code="stopped_early", message=f"stopped early, since {early.code} was decided"))
                 return
 
-    def measure_step(self, session: Session, step: Step) -> None:
-        """Measure one step and write the check's measurement so far."""
+    def measure_step(self, session: Session, step: Step) -> tuple[Step, ...]:
+        """Measure one step and write the check's measurement so far; return the steps that now come beyond the plan."""
         check, settings = self.gate.checks[step.check], self.gate.resolved.settings[step.check]
         assert check.measure is not None, "a check without a measurement has no step"
         probes = self.gate.make_probes(session, self.arm, step.check)
@@ -203,12 +206,26 @@ class ArmRun:
             # Kept before the engine is looked at: what a dead engine had answered is evidence, recorded as a part.
             self.done[name] = measurement if earlier is None else earlier.joined(measurement)
             session.ensure_alive()
-        self.left[name] -= 1
+        added = self.more(step)
+        if added:
+            self.gate.progress.say(f"{self.arm.name}, {name}: the baseline is noisy, so {len(added)} more rounds in each arm")
+        self.left[name] += len(added) - 1
         if self.left[name]:
             self.write(name, Reason(code="unfinished", message=f"{self.left[name]} more rounds were planned"))
         else:
             del self.left[name]
             self.write(name, None)
+        return added
+
+    def more(self, step: Step) -> tuple[Step, ...]:
+        """Return the steps that a check adds after the last one planned; the baseline alone decides, for both arms."""
+        planned = sum(each.check == step.check for each in self.steps)
+        check = self.gate.checks[step.check]
+        baseline = self.done[check.name] if self.arm.role is Role.BASELINE else self.baseline(check)
+        if step.step != planned - 1 or baseline is None:
+            return ()
+        count = check.more(baseline, self.gate.resolved.settings[check.name], planned)
+        return tuple(step.model_copy(update={"step": planned + index}) for index in range(count))
 
     def inputs(self, check: AnyCheck, probes: Probes, facts: EngineFacts) -> Inputs | None:
         """Return the check's inputs as rendered; the baseline renders them once, on its own tokenizer."""

@@ -19,15 +19,21 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from servegate.domain.records import Json
 from servegate.domain.workload import Endpoint, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
-from servegate.http import Call, HttpClient, HttpError
 from servegate.probes.bench_result import PINNED_SAMPLING
-from servegate.probes.lm_eval_samples import Sample, check_complete, find_files, read_results, read_samples
+from servegate.probes.lm_eval_lengths import cut_documents, refuse_long
+from servegate.probes.lm_eval_samples import (
+    Sample,
+    check_complete,
+    check_judgeable,
+    find_files,
+    read_results,
+    read_samples,
+)
 from servegate.probes.lm_eval_task import TASK_NAME, check_rows, prompt_of, write_task
 from servegate.probes.reply_parts import document_of
 from servegate.probes.tools import Runner, compact, failure, run_tool
@@ -37,7 +43,6 @@ TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 NULL_ANSWER = "[servegate: the engine answered null]"
 MAX_ATTEMPTS = 3
 """Of one request; lm-eval then gives up the whole pass, so no failed request is ever scored."""
-COUNT_CONCURRENCY = 16
 WARNING_LIMIT = 20
 
 
@@ -81,7 +86,8 @@ class LmEval:
         directory.mkdir(parents=True)
         if spec.questions:
             check_rows(spec)
-            self._refuse_long(spec, (prompt_of(spec, row["question"]) for row in _asked(spec)), UsageError)
+            prompts = (prompt_of(spec, row["question"]) for row in _asked(spec))
+            refuse_long(self._endpoint, self._request_timeout_s, spec, prompts, UsageError)
             write_task(directory / "task", spec)
         elif not TASK.fullmatch(spec.task):
             raise UsageError(f"not the name of an lm-eval task: {spec.task!r}", advice="`lm_eval ls tasks` lists them.")
@@ -102,8 +108,15 @@ class LmEval:
             what = f"`lm_eval` left nothing usable (task {spec.task}, {spec.label}): {error}"
             raise failure(what, done, log_path) from error
         if not spec.questions:
-            self._refuse_long(spec, (sample.prompt for sample in samples), MeasurementError)
-        return evaluation.model_copy(update={"warnings": (*evaluation.warnings, *_warnings(done.stderr + done.stdout))})
+            prompts = (sample.prompt for sample in samples)
+            refuse_long(self._endpoint, self._request_timeout_s, spec, prompts, MeasurementError)
+        answers = {sample.row.doc_id: sample.row.response for sample in samples if sample.row.response != NULL_ANSWER}
+        return evaluation.model_copy(
+            update={
+                "warnings": (*evaluation.warnings, *_warnings(done.stderr + done.stdout)),
+                "cut": cut_documents(self._endpoint, self._request_timeout_s, spec, answers),
+            }
+        )
 
     def _argv(self, spec: EvaluationSpec, directory: Path) -> tuple[str, ...]:
         model_args: dict[str, Json] = {
@@ -146,46 +159,11 @@ class LmEval:
             argv.append(f"--include_path={(directory / 'task').resolve()}")
         else:
             argv.append(f"--num_fewshot={spec.shots}")
-        if spec.limit is not None:
+        if spec.doc_ids:
+            argv.append(f"--samples={compact({spec.task: sorted(spec.doc_ids)})}")
+        elif spec.limit is not None:
             argv.append(f"--limit={spec.limit}")
         return tuple(argv)
-
-    def _refuse_long(
-        self, spec: EvaluationSpec, prompts: Iterable[str], error_type: Callable[..., UsageError | MeasurementError]
-    ) -> None:
-        """Raise when a prompt and its answer do not fit the context. A token has at least one byte, which spares counting."""
-        room = spec.max_length - spec.max_tokens
-        doubtful = [prompt for prompt in dict.fromkeys(prompts) if len(prompt.encode()) + 2 > room]
-        longest, text = max(zip(self._token_counts(spec, doubtful), doubtful, strict=True), default=(0, ""))
-        if longest > room:
-            raise error_type(
-                f"task {spec.task}: a prompt of {longest} tokens leaves no room for {spec.max_tokens} more in a context of "
-                f"{spec.max_length}",
-                why=f"It ends with: {text[-200:]!r}",
-                advice="Use fewer shots, lower max_tokens, or serve a longer max-model-len.",
-            )
-
-    def _token_counts(self, spec: EvaluationSpec, prompts: list[str]) -> list[int]:
-        calls = [
-            Call("/tokenize", {"model": self._endpoint.model, "prompt": prompt, "add_special_tokens": spec.add_bos})
-            for prompt in prompts
-        ]
-        counts: dict[int, int] = {}
-        if not calls:
-            return []
-        with HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s) as client:
-            for outcome in client.results(calls, COUNT_CONCURRENCY):
-                if outcome is None:
-                    continue
-                index, reply = outcome
-                document, problem = (None, reply.what) if isinstance(reply, HttpError) else document_of(reply)
-                count = document.get("count") if isinstance(document, dict) else None
-                if type(count) is not int:
-                    raise MeasurementError(
-                        f"task {spec.task}: the engine could not count a prompt's tokens: {problem or count}"
-                    )
-                counts[index] = count
-        return [counts[index] for index in range(len(prompts))]
 
 
 def _asked(spec: EvaluationSpec) -> tuple[dict[str, str], ...]:
@@ -206,8 +184,9 @@ def _environment(spec: EvaluationSpec, cache: str) -> dict[str, str]:
 def _read(spec: EvaluationSpec, output: Path, argv: tuple[str, ...]) -> tuple[Evaluation, list[Sample]]:
     results_path, samples_path = find_files(output)
     results = read_results(results_path)
-    samples, warnings = read_samples(samples_path)
+    samples, warnings = read_samples(samples_path, spec.metric)
     metric, filters = check_complete(samples, results.documents)
+    check_judgeable(spec.task, samples, metric, results.higher_is_better, MeasurementError)
     if spec.questions:
         _check_local(spec, samples)
     evaluation = Evaluation(
@@ -220,6 +199,7 @@ def _read(spec: EvaluationSpec, output: Path, argv: tuple[str, ...]) -> tuple[Ev
         command=argv,
         warnings=tuple(warnings),
         null_answer=NULL_ANSWER,
+        higher_is_better=results.higher_is_better.get(metric),
     )
     return evaluation, samples
 

@@ -7,6 +7,7 @@ line feeds and nothing else. Pairing keys of the accuracy check are lm-eval's ow
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from servegate.domain.records import Json
 from servegate.domain.strict_json import parse_json
 from servegate.domain.workload import EvaluatedRow
+from servegate.errors import MeasurementError, UsageError
 
 MAX_FILE_BYTES = 1 << 30
 PREFERRED_METRIC = "exact_match"
@@ -39,6 +41,8 @@ class Results:
     version: str
     documents: int
     lm_eval: str
+    higher_is_better: dict[str, bool | None]
+    """By metric; None where lm-eval does not know."""
 
 
 def find_files(directory: Path) -> tuple[Path, Path]:
@@ -66,11 +70,17 @@ def read_results(path: Path) -> Results:
         raise ValueError(f"{path.name}: number of documents is {documents!r}")
     versions = document.get("versions")
     version = versions.get(name) if isinstance(versions, dict) else None
-    return Results(str(name), str(version), documents, str(document.get("lm_eval_version")))
+    higher = document.get("higher_is_better")
+    directions = higher.get(name) if isinstance(higher, dict) else None
+    known = {
+        str(metric): value if isinstance(value, bool) else None
+        for metric, value in (directions if isinstance(directions, dict) else {}).items()
+    }
+    return Results(str(name), str(version), documents, str(document.get("lm_eval_version")), known)
 
 
-def read_samples(path: Path) -> tuple[list[Sample], list[str]]:
-    """Return one sample per document and filter, in the file's order, and warnings.
+def read_samples(path: Path, metric: str | None = None) -> tuple[list[Sample], list[str]]:
+    """Return one sample per document and filter, in the file's order, and warnings; `metric` names the one to read.
 
     Raises:
         ValueError: a row is no strict JSON, lacks something, has no finite score, or contradicts another row.
@@ -81,7 +91,7 @@ def read_samples(path: Path) -> tuple[list[Sample], list[str]]:
         if not line:
             continue
         try:
-            sample = _sample(parse_json(line))
+            sample = _sample(parse_json(line), metric)
         except ValueError as error:
             raise ValueError(f"{path.name} line {number}: {error}") from error
         key = (sample.row.doc_id, sample.row.filter)
@@ -108,13 +118,36 @@ def check_complete(samples: list[Sample], documents: int) -> tuple[str, tuple[st
     return metrics[0], filters
 
 
-def _sample(document: Json) -> Sample:
+def check_judgeable(
+    task: str,
+    samples: list[Sample],
+    metric: str,
+    directions: dict[str, bool | None],
+    error_type: Callable[..., UsageError | MeasurementError],
+) -> None:
+    """Raise `error_type` for a metric of which less is better or whose scores are no shares: its drop is no loss in points."""
+    low, high = min(sample.row.score for sample in samples), max(sample.row.score for sample in samples)
+    if directions.get(metric) is False:
+        problem = "is better when it is lower (so lm-eval says), and a loss would look like a gain"
+    elif low < 0 or high > 1:
+        problem = f"scores from {low:g} to {high:g}, and limits in points mean shares from 0 (wrong) to 1 (right)"
+    else:
+        return
+    others = ", ".join(name for name, better in directions.items() if better and name != metric)
+    raise error_type(
+        f"task {task}: metric {metric!r} can not be judged: it {problem}",
+        advice="Set `metric` of the task to one that scores 0 to 1, more being better. The task also has: "
+        f"{others or 'no other'}.",
+    )
+
+
+def _sample(document: Json, wanted: str | None) -> Sample:
     if not isinstance(document, dict):
         raise ValueError("the row is no JSON object")
     doc_id = document.get("doc_id")
     if type(doc_id) is not int or doc_id < 0:
         raise ValueError(f"doc_id is {doc_id!r}")
-    metric = _metric(document.get("metrics"))
+    metric = _metric(document.get("metrics"), wanted)
     doc = document.get("doc")
     prompt = _prompt(document.get("arguments"))
     doc = doc if isinstance(doc, dict) else {}
@@ -140,9 +173,13 @@ def _text(document: dict[str, Any], name: str) -> str:
     return value
 
 
-def _metric(names: Json) -> str:
+def _metric(names: Json, wanted: str | None) -> str:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"metrics is {names!r}")
+    if wanted is not None:
+        if wanted not in names:
+            raise ValueError(f"there is no metric {wanted!r}; the task has {', '.join(names)}")
+        return wanted
     return PREFERRED_METRIC if PREFERRED_METRIC in names else str(names[0])
 
 

@@ -40,6 +40,15 @@ class Mean:
         """Return the one-sided upper bound at level 1 - alpha."""
         return self.value + self._reach(alpha)
 
+    def p_above(self, limit: float) -> float:
+        """Return the smallest alpha whose lower bound is above `limit`: a one-sided p against "the mean is at most that"."""
+        distance = self.value - limit
+        if distance <= 0:
+            return 1.0
+        normal = NormalDist().cdf(-distance * math.sqrt(self.n) / self.sd) if self.sd > 0 else 0.0
+        never_seen = math.exp(self.n * math.log1p(-distance)) if distance < 1 else 0.0
+        return max(normal, never_seen)
+
     def _reach(self, alpha: float) -> float:
         return max(normal_quantile(1 - alpha) * self.sd / math.sqrt(self.n), never_seen_bound(self.n, alpha))
 

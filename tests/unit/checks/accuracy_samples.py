@@ -107,3 +107,19 @@ def recorded(name: str) -> AccuracyMeasurement:
             rows.append(row(doc_id, score, name="arith", filter_=filter_, extracted=extracted, **hashes))
     arith = task("arith", version="Yaml", max_tokens=96, concurrency=8)
     return AccuracyMeasurement(tasks=(arith,), responses=tuple(responses), rows=tuple(rows))
+
+
+def renamed(measurement: AccuracyMeasurement, name: str) -> AccuracyMeasurement:
+    """The same answers as another task's, to other documents."""
+    tasks = tuple(one.model_copy(update={"task": name}) for one in measurement.tasks)
+    rows = tuple(one.model_copy(update={"task": name, "doc_hash": f"{name}-{one.doc_hash}"}) for one in measurement.rows)
+    responses = tuple(one.model_copy(update={"task": name}) for one in measurement.responses)
+    documents = tuple(one.model_copy(update={"task": name}) for one in measurement.documents)
+    return measurement.model_copy(update={"tasks": tasks, "rows": rows, "responses": responses, "documents": documents})
+
+
+def merged(*measurements: AccuracyMeasurement) -> AccuracyMeasurement:
+    """Several tasks of one arm."""
+    fields = ("tasks", "rows", "responses", "documents")
+    values = {name: tuple(item for one in measurements for item in getattr(one, name)) for name in fields}
+    return measurements[0].model_copy(update=values)

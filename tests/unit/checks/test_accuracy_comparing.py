@@ -150,14 +150,18 @@ def test_an_answer_that_never_came_is_neither_right_nor_wrong(status: ItemStatus
     assert comparison.estimates["drop_against_candidate"].value == pytest.approx(6.0)
     assert shape(comparison).rounds[0].no_answer_right == 6
     assert shape(comparison).rounds[0].flipped == 0
-    assert validity(comparison).no_answers_candidate == 6
+    said = validity(comparison)
+    assert said.no_answers_candidate + said.cut_candidate == 6
+    assert said.cut_candidate == (6 if status is ItemStatus.TRUNCATED else 0)
 
 
 def test_an_answer_that_only_the_baseline_lost_earns_nothing() -> None:
     scores = [1.0] * 10
     comparison = compared(arm(scores, lost={(0, 0): ItemStatus.EMPTY}), arm(scores))
     assert comparison.estimates["drop_against_candidate"].value == 0
-    assert comparison.estimates["drop_against_candidate"].n == 9
+    assert comparison.estimates["drop_against_candidate"].n == 10
+    wrong = compared(arm(scores, lost={(0, 0): ItemStatus.EMPTY}), arm([0.0, *scores[1:]]))
+    assert wrong.estimates["drop_against_candidate"].value == pytest.approx(10.0)
 
 
 def test_an_answer_that_both_lost_is_no_change() -> None:

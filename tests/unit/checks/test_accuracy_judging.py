@@ -6,13 +6,14 @@ import pytest
 
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.judging import judge
+from servegate.checks.accuracy.old_rule import within_old_rule
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings, Limits
-from servegate.domain.blocks import Fold, Pair, Section, Table
+from servegate.domain.blocks import Facts, Fold, Pair, Section, Table
 from servegate.domain.evidence import EngineFacts, ItemStatus
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, outcome_of
-from tests.unit.checks.accuracy_samples import arm, evidence, flipped, pattern, recorded, row, task
+from tests.unit.checks.accuracy_samples import arm, evidence, flipped, merged, pattern, recorded, renamed, row, task
 from tests.unit.samples import engine_facts
 
 SETTINGS = AccuracySettings()
@@ -146,7 +147,9 @@ def test_answers_that_never_came_must_not_decide() -> None:
 def test_few_answers_that_never_came_pass_both_ways() -> None:
     scores = pattern(1319)
     lost = {(0, doc_id): ItemStatus.EMPTY for doc_id in range(6)}
-    assert judged(two_rounds(scores), arm(scores, scores, lost=lost)) == ()
+    findings = judged(two_rounds(scores), arm(scores, scores, lost=lost))
+    assert codes(findings) == ["no-answer-candidate"]
+    assert outcome_of(findings) is Outcome.PASS
 
 
 def test_an_arm_that_never_answers_is_for_review_not_wrong() -> None:
@@ -197,6 +200,56 @@ def test_flips_stand_beside_noise_in_one_table() -> None:
     names = [line[0] for line in tables["accuracy-flips"].rows]
     assert names == ["candidate against baseline"] * 2 + ["baseline against itself", "candidate against itself"]
     assert len(tables["accuracy-changed-answers"].rows) == 8
+
+
+def test_each_arm_against_itself_and_every_kind_of_flip_stand_in_one_table() -> None:
+    before = pattern(600)
+    noisy, after = flipped(before, 2, 0), flipped(before, 4, 1)
+    section = shown(arm(before, noisy), arm(after, after, strict=[before, before], texts="!"))
+    (table,) = [block for block in section.blocks if isinstance(block, Table) and block.name == "accuracy-flips"]
+    titles = [column.title for column in table.columns]
+    rows = [dict(zip(titles, line, strict=True)) for line in table.rows]
+    assert [(row["Right to wrong"], row["Wrong to right"], row["of these suspect"]) for row in rows] == [
+        (4, 1, 4), (2, 1, 2), (2, 0, 0), (0, 0, 0),
+    ]  # fmt: skip
+    assert rows[3]["Format flips"] == 0
+    assert rows[0]["Same text"] == 0
+
+
+def test_several_tasks_are_shown_each_by_itself() -> None:
+    before = merged(two_rounds(pattern(600)), renamed(two_rounds(pattern(40)), "small"))
+    after = merged(two_rounds(pattern(600)), renamed(two_rounds(flipped(pattern(40), 2, 0)), "small"))
+    (table,) = [block for block in shown(before, after).blocks if isinstance(block, Table) and block.name == "accuracy-tasks"]
+    assert [(line[0], line[1], line[4]) for line in table.rows] == [("gsm8k", 600, 0.0), ("small", 40, pytest.approx(5.0))]
+    assert not [
+        block
+        for block in shown(two_rounds(pattern(600)), two_rounds(pattern(600))).blocks
+        if getattr(block, "name", "") == "accuracy-tasks"
+    ]
+
+
+def test_the_rule_of_thumb_is_shown_with_its_error_rate_and_decides_nothing() -> None:
+    """Flips at 2.5 times the baseline's own and no drop: the rule stops it, the policy passes it."""
+    before = pattern(1319)
+    section = shown(arm(before, flipped(before, 10, 10)), arm(flipped(before, 25, 25), flipped(before, 25, 25)))
+    (fact,) = [
+        fact
+        for block in section.blocks
+        if isinstance(block, Facts)
+        for fact in block.facts
+        if fact.name.startswith("Rule of thumb")
+    ]
+    assert fact.value == "would not ship: 50 flips in round 0, 20 of its own"
+    assert "benchmarks/old_rule.py" in fact.note
+    assert section.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("candidate", "flips", "ships"), [(0.80, 40, True), (0.80, 41, False), (0.7891, 40, True), (0.7888, 40, False)]
+)
+def test_the_rule_of_thumb(candidate: float, flips: int, ships: bool) -> None:
+    """80 % of 1,319 has a standard error of 1.10 points."""
+    assert within_old_rule(0.80, candidate, 1319, flips, 20) is ships
 
 
 def test_changed_answers_can_be_read_beside_their_question() -> None:

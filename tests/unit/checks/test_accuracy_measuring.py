@@ -24,26 +24,42 @@ ROWS = [{"question": f"{index} + 0?", "answer": f"#### {index}"} for index in ra
 
 
 class FakeEvaluator:
-    """Answers each question with its number; remembers what it was asked."""
+    """Answers by document, the second time with `later`; numbers a local task's rows from 0; remembers what it was asked."""
 
-    def __init__(self, responses: tuple[str, ...] = ("#### 0", "", "  ", "[null]"), filters: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        responses: tuple[str, ...] = ("#### 0", "", "  ", "[null]"),
+        filters: tuple[str, ...] = (),
+        later: tuple[str, ...] | None = None,
+        hashes: str = "d",
+    ) -> None:
         self.specs: list[EvaluationSpec] = []
-        self.responses = responses
+        self.responses, self.later = responses, later
         self.filters = filters or ("strict-match", "flexible-extract")
+        self.hashes = hashes
 
     def evaluate(self, spec: EvaluationSpec) -> Evaluation:
         self.specs.append(spec)
+        again = spec.label.endswith("-again")
+        if again and self.later is None:
+            raise MeasurementError("lm-eval ended")
+        texts = self.later if again and self.later is not None else self.responses
+        everyone = range(len(spec.questions) if spec.questions else len(texts))
+        wanted = [int(row["question"].split()[0]) for row in spec.questions] if spec.questions else spec.doc_ids or everyone
+        ids = everyone if spec.questions else wanted
         rows = tuple(
             EvaluatedRow(
-                doc_id=doc_id, filter=name, doc_hash=f"d{doc_id}", target_hash="t", prompt_hash="p", question="q",
-                target="#### 0", response=text, extracted=text, score=float(text == "#### 0"),
+                doc_id=doc_id, filter=name, doc_hash=f"{self.hashes if again else 'd'}{true_id}", target_hash="t",
+                prompt_hash="p", question="q", target="#### 0", response=texts[true_id], extracted=texts[true_id],
+                score=float(texts[true_id] == "#### 0"),
             )
             for name in self.filters
-            for doc_id, text in enumerate(self.responses)
+            for doc_id, true_id in zip(ids, wanted, strict=True)
         )  # fmt: skip
         return Evaluation(
             task=spec.task, version="3.0", metric="exact_match", filters=self.filters, rows=rows, lm_eval="0.4.13",
-            command=("lm_eval",), warnings=("careful",), null_answer="[null]",
+            command=("lm_eval",), warnings=("careful",), null_answer="[null]", higher_is_better=True,
+            cut=tuple(doc_id for doc_id, true_id in zip(ids, wanted, strict=True) if texts[true_id].startswith("cut")),
         )  # fmt: skip
 
 
@@ -71,7 +87,7 @@ def loaded(content: object, **task: object) -> AccuracyInputs:
 
 
 def test_every_round_asks_the_same_with_the_context_of_the_engine() -> None:
-    evaluator = FakeEvaluator()
+    evaluator = FakeEvaluator(("#### 0",) * 4)
     first, advanced = run(evaluator, AccuracySettings())
     second, _ = run(evaluator, AccuracySettings(), step=1)
     spec, again = evaluator.specs
@@ -88,7 +104,7 @@ def test_every_round_asks_the_same_with_the_context_of_the_engine() -> None:
 
 
 def test_the_candidate_is_told_the_context_of_the_baseline() -> None:
-    evaluator = FakeEvaluator()
+    evaluator = FakeEvaluator(("#### 0",))
     baseline, _ = run(evaluator, AccuracySettings())
     run(evaluator, AccuracySettings(), baseline=baseline, max_model_len=512)
     assert evaluator.specs[-1].max_length == 2048
@@ -106,6 +122,53 @@ def test_answers_that_never_came_are_told_apart() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_what_did_not_come_whole_is_asked_once_more_by_itself(local: bool) -> None:
+    """A local task is given its rows again and numbers them from 0; a task by name is asked by document."""
+    later = ("", "#### 0", " ", "#### 0", "no", "cut")
+    evaluator = FakeEvaluator(("#### 0", "", "  ", "[null]", *["no"] * 10, "cut"), later=later + ("#### 0",) * 20)
+    rows = [{"question": f"{index} + 0?", "answer": f"#### {index}"} for index in range(15)]
+    task = Task(file="sums.json", shots=1) if local else Task()
+    settings = AccuracySettings(tasks=(task,))
+    inputs = load(settings, lambda _: file_of({"fewshot": [SHOT], "test": rows})) if local else None
+    measurement, _ = run(evaluator, settings, inputs=inputs)
+    first, again = evaluator.specs
+    lost = (1, 2, 3, 14)
+    assert (again.questions, again.doc_ids) == (tuple(rows[one] for one in lost) if local else (), () if local else lost)
+    assert (again.label, again.limit) == (f"{first.label}-again", None)
+    statuses = {one.doc_id: one.status for one in measurement.responses}
+    assert {one: status for one, status in statuses.items() if status is not ItemStatus.OK} == {2: ItemStatus.EMPTY}
+    assert [one.doc_id for one in measurement.responses if one.asked == 2] == list(lost)
+    scores = {(row.doc_id, row.filter): row.score for row in measurement.rows}
+    assert len(measurement.rows) == 30
+    assert [scores[one, "strict-match"] for one in (1, 2, 3, 14)] == [1.0, 0.0, 1.0, 1.0]
+    assert "4 answers did not come whole and were asked again; 3 then came" in measurement.passes[0].warnings
+
+
+def test_another_question_never_replaces_an_answer() -> None:
+    measurement, _ = run(FakeEvaluator(later=("#### 0",) * 4, hashes="other"), AccuracySettings())
+    assert [one.status for one in measurement.responses].count(ItemStatus.OK) == 1
+    assert {row.doc_hash for row in measurement.rows} == {"d0", "d1", "d2", "d3"}
+
+
+def test_asking_again_that_fails_leaves_the_first_answers() -> None:
+    measurement, _ = run(FakeEvaluator(), AccuracySettings())
+    assert len(measurement.responses) == 4
+    assert any("asking them again failed: lm-eval ended" in warning for warning in measurement.passes[0].warnings)
+
+
+def test_many_cut_answers_are_a_limit_that_is_too_low_and_are_not_asked_again() -> None:
+    evaluator = FakeEvaluator(("cut",) * 3 + ("#### 0",) * 7)
+    measurement, _ = run(evaluator, AccuracySettings())
+    assert len(evaluator.specs) == 1
+    assert [one.status for one in measurement.responses].count(ItemStatus.TRUNCATED) == 3
+
+
+def test_the_direction_of_the_metric_is_kept() -> None:
+    measurement, _ = run(FakeEvaluator(("#### 0",)), AccuracySettings(tasks=(Task(metric="exact_match"),)))
+    assert measurement.tasks[0].higher_is_better is True
+
+
 def test_the_judged_filter() -> None:
     measurement, _ = run(FakeEvaluator(), AccuracySettings())
     assert measurement.tasks[0].judged_filter == "flexible-extract"
@@ -119,7 +182,7 @@ def test_the_judged_filter() -> None:
 def test_a_local_file_becomes_rows() -> None:
     settings = AccuracySettings(tasks=(Task(file="a/My sums.json", shots=1, questions=3),))
     inputs = load(settings, lambda _: file_of({"fewshot": [SHOT], "test": ROWS}))
-    evaluator = FakeEvaluator()
+    evaluator = FakeEvaluator(("#### 0",) * 3)
     run(evaluator, settings, inputs=inputs)
     (spec,) = evaluator.specs
     assert (spec.task, spec.limit, len(spec.questions), len(spec.fewshot)) == ("My-sums", None, 3, 1)

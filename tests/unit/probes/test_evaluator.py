@@ -91,6 +91,36 @@ def test_a_named_task(server: CompletionsServer, recorded: Path, tmp_path: Path)
     assert "HF_HUB_OFFLINE" not in tool.environment
 
 
+def test_some_documents_of_a_named_task_are_asked_in_ascending_order(
+    server: CompletionsServer, recorded: Path, tmp_path: Path
+) -> None:
+    """lm-eval numbers the documents it finds by their place in the list that it is given (its issue 4084)."""
+    tool = Tool(recorded / "lm_eval")
+    lm_eval(server, tmp_path, tool).evaluate(NAMED.model_copy(update={"limit": None, "doc_ids": (3, 0, 2)}))
+    assert json.loads(tool.option("samples")) == {"arith": [0, 2, 3]}
+    assert not [word for word in tool.commands[0] if word.startswith("--limit")]
+
+
+@pytest.mark.parametrize(("max_tokens", "cut"), [(62, ()), (61, (2,)), (59, (2, 3)), (32, (0, 1, 2, 3))])
+def test_an_answer_as_long_as_it_may_be_was_cut(
+    server: CompletionsServer, recorded: Path, tmp_path: Path, max_tokens: int, cut: tuple[int, ...]
+) -> None:
+    """The server counts a byte as a token; the recorded answers have 56, 48, 60 and 58, and one may be missing."""
+    result = lm_eval(server, tmp_path, Tool(recorded / "lm_eval")).evaluate(NAMED.model_copy(update={"max_tokens": max_tokens}))
+    assert result.cut == cut
+    assert result.higher_is_better is True
+
+
+def test_a_metric_that_cannot_be_judged_ends_the_pass(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:
+    shutil.copytree(recorded / "lm_eval", tmp_path / "files")
+    path = next((tmp_path / "files").glob("results_*.json"))
+    path.write_text(path.read_text().replace('"exact_match": true', '"exact_match": false'))
+    with pytest.raises(
+        MeasurementError, match="task arith: metric 'exact_match' can not be judged: it is better when it is lower"
+    ):
+        lm_eval(server, tmp_path / "run", Tool(tmp_path / "files")).evaluate(NAMED)
+
+
 def test_two_passes_share_no_salt_and_no_directory(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:
     tool = Tool(recorded / "lm_eval")
     salts = set()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from servegate.probes.lm_eval_samples import check_complete, find_files, read_results, read_samples
+from servegate.errors import MeasurementError, ServegateError, UsageError
+from servegate.probes.lm_eval_samples import check_complete, check_judgeable, find_files, read_results, read_samples
 
 
 def rows_of(recorded: Path) -> list[dict[str, Any]]:
@@ -103,6 +104,54 @@ def test_rows_scored_by_different_metrics_are_an_error(recorded: Path, tmp_path:
     samples, _ = read_samples(written(tmp_path, rows))
     with pytest.raises(ValueError, match="different metrics: acc, exact_match"):
         check_complete(samples, 4)
+
+
+@pytest.mark.parametrize(
+    ("directions", "score", "said"),
+    [
+        ({"exact_match": False}, 0.5, "metric 'exact_match' can not be judged: it is better when it is lower"),
+        ({"exact_match": True}, 37.2, "can not be judged: it scores from 0 to 37.2"),
+        ({"exact_match": None}, -1.0, "can not be judged: it scores from -1 to 1"),
+    ],
+)
+@pytest.mark.parametrize("error", [UsageError, MeasurementError])
+def test_a_metric_whose_drop_is_no_loss_in_points_is_refused(
+    recorded: Path, tmp_path: Path, directions: dict[str, bool | None], score: float, said: str, error: type[ServegateError]
+) -> None:
+    rows = rows_of(recorded)
+    rows[0]["exact_match"] = score
+    rows[1]["exact_match"] = 0.0
+    samples, _ = read_samples(written(tmp_path, rows))
+    with pytest.raises(error, match=said) as raised:
+        check_judgeable("arith", samples, "exact_match", {**directions, "acc": True, "wer": False}, error)
+    assert raised.value.what.startswith("task arith:")
+    assert raised.value.advice.endswith("The task also has: acc.")
+
+
+def test_the_recorded_metric_may_be_judged(recorded: Path) -> None:
+    results_path, samples_path = find_files(recorded / "lm_eval")
+    results = read_results(results_path)
+    assert results.higher_is_better == {"exact_match": True}
+    check_judgeable("arith", read_samples(samples_path)[0], "exact_match", results.higher_is_better, UsageError)
+
+
+@pytest.mark.parametrize(
+    "higher", [None, [], {"arith": None}, {"arith": {"exact_match": "yes"}}, {"other": {"exact_match": True}}]
+)
+def test_an_unknown_direction_is_unknown(recorded: Path, tmp_path: Path, higher: Any) -> None:
+    document = json.loads(find_files(recorded / "lm_eval")[0].read_bytes())
+    document["higher_is_better"] = higher
+    path = tmp_path / "results_x.json"
+    path.write_text(json.dumps(document))
+    assert read_results(path).higher_is_better.get("exact_match") is None
+
+
+def test_a_named_metric_is_read_and_a_missing_one_is_an_error(recorded: Path, tmp_path: Path) -> None:
+    rows = [{**row, "metrics": ["exact_match", "acc"], "acc": 0.0} for row in rows_of(recorded)]
+    samples, _ = read_samples(written(tmp_path, rows), "acc")
+    assert {(sample.metric, sample.row.score) for sample in samples} == {("acc", 0.0)}
+    with pytest.raises(ValueError, match="there is no metric 'f1'; the task has exact_match, acc"):
+        read_samples(written(tmp_path, rows), "f1")
 
 
 def test_two_sample_logs_are_named_and_none_is_chosen(recorded: Path, tmp_path: Path) -> None:

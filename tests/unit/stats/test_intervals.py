@@ -57,6 +57,25 @@ def test_a_single_value_has_the_widest_interval() -> None:
     assert mean_of([1.0]).lower(0.01) == pytest.approx(0.01)
 
 
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=2, max_size=80), st.sampled_from([0.0, 0.005, 0.02]))
+def test_p_above_is_the_level_whose_lower_bound_reaches_the_limit(values: list[float], limit: float) -> None:
+    mean = mean_of(values)
+    p = mean.p_above(limit)
+    if 1e-9 < p < 0.5:
+        assert mean.lower(p * 1.001) > limit > mean.lower(p * 0.999)
+    else:
+        assert p <= 1e-9 or mean.value <= limit or mean.lower(0.5) <= limit + 1e-9
+
+
+def test_p_above_is_a_z_test_where_the_spread_decides() -> None:
+    values = [1.0] * 40 + [-1.0] * 20 + [0.0] * 940
+    z = (np.mean(values) - 0.005) / stats.sem(values)
+    assert mean_of(values).p_above(0.005) == pytest.approx(stats.norm.sf(z))
+    assert mean_of([1.0, 1.0, 1.0]).p_above(0.005) == pytest.approx(0.005**3)
+    assert mean_of([1.0, 1.0]).p_above(0.0) == 0.0
+    assert mean_of([0.0] * 50).p_above(0.0) == 1.0
+
+
 def test_of_nothing_there_is_no_mean() -> None:
     with pytest.raises(ValueError, match="at least one"):
         mean_of([])

@@ -4,15 +4,18 @@ Accuracy alone hides what happened: 45 answers may turn wrong while 43 turn righ
 both arms in the same words, joined one by one, and counted in both directions; each arm is asked more than once, which
 shows how often answers change although nothing changed.
 
-Read in this order: `settings`, `record` (what is stored), `questions` (local files), `measuring` (asks), `pairing`
-(joins), `contrast` (counts), `comparing` (estimates), `judging` (the policy), `presenting` and `tables` (the report).
+Read in this order: `settings`, `record` (what is stored), `questions` (local files), `measuring` and `retrying` (ask),
+`noise` (asks for more rounds), `pairing` (joins), `kinds` and `readings` (what a pair means), `contrast` (counts),
+`estimates`, `comparing`, then the policy: `faults`, `claims`, `judging`; `presenting` and `tables` show it.
 """
 
 from __future__ import annotations
 
 from servegate.checks.accuracy.comparing import compare
-from servegate.checks.accuracy.judging import CHECK_NAME, judge, stop
+from servegate.checks.accuracy.faults import CHECK_NAME
+from servegate.checks.accuracy.judging import judge, stop
 from servegate.checks.accuracy.measuring import items, measure
+from servegate.checks.accuracy.noise import more
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.questions import load
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement
@@ -31,4 +34,5 @@ CHECK = Check(
     load=load,
     items=items,
     stop=stop,
+    more=more,
 )

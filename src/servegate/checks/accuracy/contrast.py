@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import Field
 
+from servegate.checks.accuracy.kinds import (
+    BOTH_WRONG,
+    RIGHT_TO_WRONG,
+    WRONG_TO_RIGHT,
+    is_extraction_suspect,
+    is_format_flip,
+    kind_of,
+)
 from servegate.checks.accuracy.pairing import Pair, PairedRound
 from servegate.domain.records import Record
+from servegate.stats.intervals import Mean
 from servegate.stats.paired import mcnemar_two_sided
 
 FilterOf = Callable[[Pair], str]
 """Which filter judges a pair."""
-RIGHT_TO_WRONG, WRONG_TO_RIGHT, BOTH_WRONG = "right_to_wrong", "wrong_to_right", "both_wrong_different"
 
 
 class Flips(Record):
@@ -29,6 +37,10 @@ class Flips(Record):
     """Both wrong, with different extracted answers: invisible to a test of correctness."""
     extraction_suspects: int
     """Flips in which another filter calls the "wrong" answer right: read them before blaming the model."""
+    suspect_losses: int = 0
+    """Those of them that go right-to-wrong."""
+    format_flips: int = 0
+    """Pairs that flipped under another filter only."""
     same_text: int
     """Answers equal to the last character."""
     no_answer_left: int
@@ -40,6 +52,38 @@ class Flips(Record):
     def flipped(self) -> int:
         """Pairs whose correctness differs, in either direction."""
         return self.right_to_wrong + self.wrong_to_right
+
+    @property
+    def answer_flips(self) -> int:
+        """Flips that no other filter denies."""
+        return self.flipped - self.extraction_suspects
+
+
+class Spread(Record):
+    """A mean over questions with its standard deviation, as shares in [-1, 1]."""
+
+    value: float
+    sd: float
+    n: int
+
+    @property
+    def mean(self) -> Mean:
+        """With its bounds."""
+        return Mean(value=self.value, sd=self.sd, n=self.n)
+
+
+class TaskDrop(Record):
+    """One task by itself: accuracy of both arms and the drop in the three readings (see `readings`), None where empty."""
+
+    task: str
+    baseline: float | None
+    candidate: float | None
+    left_out: Spread | None
+    against: Spread | None
+    held: Spread | None
+    worse: int
+    better: int
+    """Questions that got worse or better with every doubt for the candidate."""
 
 
 class Validity(Record):
@@ -55,10 +99,19 @@ class Validity(Record):
     """Whether the arms were served with different arguments; None when the arguments are unknown."""
     worse_questions: int = 0
     better_questions: int = 0
+    """With every doubt for the candidate: what a claim against it may count."""
     answers_baseline: int = 0
     answers_candidate: int = 0
     no_answers_baseline: int = 0
     no_answers_candidate: int = 0
+    """Empty or failed."""
+    cut_baseline: int = 0
+    cut_candidate: int = 0
+    """Cut at the limit of an answer's length."""
+    lower_is_better: tuple[str, ...] = ()
+    """Tasks whose metric lm-eval calls better when it is lower."""
+    scores_outside: int = 0
+    """Scores that are no share from 0 to 1."""
 
 
 class Contrast(Record):
@@ -69,6 +122,8 @@ class Contrast(Record):
     format_flips: int
     """Flips under another filter while the judged one saw none: the form of the answer changed, not the answer."""
     validity: Validity | None = None
+    tasks: tuple[TaskDrop, ...] = ()
+    """Each task by itself."""
 
     @property
     def discordance(self) -> float | None:
@@ -77,35 +132,21 @@ class Contrast(Record):
         return sum(flips.flipped for flips in self.rounds) / n if n else None
 
 
-def contrast(rounds: tuple[PairedRound, ...], judged: Mapping[str, str], validity: Validity | None = None) -> Contrast:
+def contrast(
+    rounds: tuple[PairedRound, ...],
+    judged: Mapping[str, str],
+    validity: Validity | None = None,
+    tasks: tuple[TaskDrop, ...] = (),
+) -> Contrast:
     """Count flips in both directions, per round, under the judged filter and under each filter."""
     names = sorted({name for paired in rounds for pair in paired.pairs for name in pair.left.rows})
     return Contrast(
         rounds=tuple(_flips(paired, lambda pair: judged[pair.task]) for paired in rounds),
         filters={name: tuple(_under(paired, name) for paired in rounds) for name in names},
-        format_flips=sum(_is_format_flip(pair, judged[pair.task]) for paired in rounds for pair in paired.pairs),
+        format_flips=sum(is_format_flip(pair, judged[pair.task]) for paired in rounds for pair in paired.pairs),
         validity=validity,
+        tasks=tasks,
     )
-
-
-def kind_of(pair: Pair, filter_name: str) -> str | None:
-    """Return which way a pair differs under a filter, or None when it does not (or an answer did not come)."""
-    if not pair.both_came:
-        return None
-    left, right = pair.left.right(filter_name), pair.right.right(filter_name)
-    if left != right:
-        return RIGHT_TO_WRONG if left else WRONG_TO_RIGHT
-    if not left and pair.left.rows[filter_name].extracted != pair.right.rows[filter_name].extracted:
-        return BOTH_WRONG
-    return None
-
-
-def is_extraction_suspect(pair: Pair, filter_name: str) -> bool:
-    """Return whether the wrong side of a flip is right under another filter of the same answer."""
-    if kind_of(pair, filter_name) not in (RIGHT_TO_WRONG, WRONG_TO_RIGHT):
-        return False
-    wrong = pair.right if pair.left.right(filter_name) else pair.left
-    return any(wrong.right(name) for name in wrong.rows if name != filter_name)
 
 
 def _under(paired: PairedRound, name: str) -> Flips:
@@ -119,6 +160,7 @@ def _flips(paired: PairedRound, filter_of: FilterOf) -> Flips:
     lost, won = kinds.count(RIGHT_TO_WRONG), kinds.count(WRONG_TO_RIGHT)
     both_right = sum(pair.left.right(filter_of(pair)) and pair.right.right(filter_of(pair)) for pair in came)
     different = kinds.count(BOTH_WRONG)
+    suspects = [pair for pair in came if is_extraction_suspect(pair, filter_of(pair))]
     return Flips(
         left_round=paired.left_round,
         right_round=paired.right_round,
@@ -128,18 +170,14 @@ def _flips(paired: PairedRound, filter_of: FilterOf) -> Flips:
         both_right=both_right,
         both_wrong_same=len(came) - lost - won - both_right - different,
         both_wrong_different=different,
-        extraction_suspects=sum(is_extraction_suspect(pair, filter_of(pair)) for pair in came),
+        extraction_suspects=len(suspects),
+        suspect_losses=sum(kind_of(pair, filter_of(pair)) == RIGHT_TO_WRONG for pair in suspects),
+        format_flips=sum(is_format_flip(pair, filter_of(pair)) for pair in came),
         same_text=sum(pair.left.text == pair.right.text for pair in came),
         no_answer_left=sum(not pair.left.came for pair in paired.pairs),
         no_answer_right=sum(not pair.right.came for pair in paired.pairs),
         mcnemar_p=mcnemar_two_sided(lost, won),
     )
-
-
-def _is_format_flip(pair: Pair, judged: str) -> bool:
-    flipped = (RIGHT_TO_WRONG, WRONG_TO_RIGHT)
-    others = (name for name in pair.left.rows if name != judged)
-    return kind_of(pair, judged) not in flipped and any(kind_of(pair, name) in flipped for name in others)
 
 
 def summed(rounds: Iterable[Flips], name: str) -> int:

@@ -1,4 +1,4 @@
-"""Asks one arm every question once: one step is one round over all tasks."""
+"""Asks one arm every question once: one step is one round over all tasks; what did not come whole is asked once more."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from servegate.checks.accuracy.record import (
     TaskInput,
     TaskRecord,
 )
+from servegate.checks.accuracy.retrying import Asked, ask_again, first_rows, status_of
 from servegate.checks.accuracy.settings import PREFERRED_FILTER, AccuracySettings, Task
 from servegate.checks.contract import Inputs, MeasureContext
-from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import EvaluatedRow, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError
 from servegate.ports import Probes
@@ -36,21 +36,18 @@ def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[
         spec = _spec(position, task, settings, context)
         evaluation = probes.evaluator.evaluate(spec)
         context.advance(len({row.doc_id for row in evaluation.rows}))
-        evaluated.append((task, spec, evaluation))
+        evaluated.append((task, spec, ask_again(probes.evaluator, spec, evaluation)))
+    step = context.step
     return AccuracyMeasurement(
-        tasks=tuple(_record(task, spec, evaluation) for task, spec, evaluation in evaluated),
-        responses=tuple(
-            response for task, _, evaluation in evaluated for response in _responses(task, evaluation, context.step)
-        ),
-        rows=tuple(_row(task, row, context.step) for task, _, evaluation in evaluated for row in evaluation.rows),
+        tasks=tuple(_record(task, spec, asked.evaluation) for task, spec, asked in evaluated),
+        responses=tuple(response for task, _, asked in evaluated for response in _responses(task, asked, step)),
+        rows=tuple(_row(task, row, step) for task, _, asked in evaluated for row in asked.evaluation.rows),
         documents=tuple(
-            document
-            for task, _, evaluation in evaluated
-            for document in (_documents(task, evaluation) if context.step == 0 else ())
+            document for task, _, asked in evaluated for document in (_documents(task, asked.evaluation) if step == 0 else ())
         ),
         passes=tuple(
-            Pass(task=task.name, round=context.step, command=evaluation.command, warnings=evaluation.warnings)
-            for task, _, evaluation in evaluated
+            Pass(task=task.name, round=step, command=asked.evaluation.command, warnings=asked.evaluation.warnings)
+            for task, _, asked in evaluated
         ),
     )
 
@@ -70,6 +67,7 @@ def _spec(
         max_length=_max_length(task, context),
         add_bos=settings.add_bos,
         seed=settings.seed,
+        metric=task.metric,
         label=f"{position}-{re.sub('[^a-z0-9]+', '-', task.name.lower())}-round-{context.step}",
     )
 
@@ -124,6 +122,7 @@ def _record(task: Task, spec: EvaluationSpec, evaluation: Evaluation) -> TaskRec
         add_bos=spec.add_bos,
         seed=spec.seed,
         lm_eval=evaluation.lm_eval,
+        higher_is_better=evaluation.higher_is_better,
     )
 
 
@@ -137,21 +136,18 @@ def _judged_filter(task: Task, filters: tuple[str, ...]) -> str:
     return wanted
 
 
-def _responses(task: Task, evaluation: Evaluation, step: int) -> tuple[Response, ...]:
-    first: dict[int, EvaluatedRow] = {}
-    for row in evaluation.rows:
-        first.setdefault(row.doc_id, row)
+def _responses(task: Task, asked: Asked, step: int) -> tuple[Response, ...]:
     return tuple(
-        Response(task=task.name, round=step, doc_id=doc_id, status=_status(row, evaluation.null_answer), text=row.response)
-        for doc_id, row in sorted(first.items())
+        Response(
+            task=task.name,
+            round=step,
+            doc_id=doc_id,
+            status=status_of(row, asked.evaluation),
+            text=row.response,
+            asked=2 if doc_id in asked.again else 1,
+        )
+        for doc_id, row in first_rows(asked.evaluation).items()
     )
-
-
-def _status(row: EvaluatedRow, null_answer: str) -> ItemStatus:
-    """Return what became of an answer: a server that answered null failed, an empty text is an empty answer."""
-    if null_answer and row.response == null_answer:
-        return ItemStatus.FAILED
-    return ItemStatus.OK if row.response.strip() else ItemStatus.EMPTY
 
 
 def _documents(task: Task, evaluation: Evaluation) -> tuple[Document, ...]:

@@ -28,8 +28,13 @@ class Answer:
 
     @property
     def came(self) -> bool:
-        """Whether there is an answer to score; an empty or failed one is neither right nor wrong."""
+        """Whether there is a whole answer; an empty, failed or cut one is neither right nor wrong."""
         return self.response is not None and self.response.status is ItemStatus.OK
+
+    @property
+    def cut(self) -> bool:
+        """Whether the answer was cut at the limit of its length."""
+        return self.response is not None and self.response.status is ItemStatus.TRUNCATED
 
     @property
     def text(self) -> str:
@@ -66,7 +71,7 @@ class Pair:
 
     @property
     def both_came(self) -> bool:
-        """Whether both answers can be scored."""
+        """Whether both answers came whole."""
         return self.left.came and self.right.came
 
 
@@ -154,25 +159,6 @@ def total_unpaired(rounds: Iterable[PairedRound]) -> Unpaired:
         candidate_only=sum(count.candidate_only for count in counts),
         hash_differs=sum(count.hash_differs for count in counts),
     )
-
-
-def drops(
-    rounds: Iterable[PairedRound], judged: Mapping[str, str], *, against_candidate: bool = False
-) -> dict[Question, float]:
-    """Return, per question, mean(baseline score) - mean(candidate score) over its rounds, in [-1, 1].
-
-    Pairs in which an answer did not come are left out. With `against_candidate`, an answer that only the candidate
-    failed to give counts as wrong, and one that both failed to give as no change; one that only the baseline failed to
-    give stays out, so that the candidate gains nothing from it.
-    """
-    found: dict[Question, list[float]] = {}
-    for pair in (pair for paired in rounds for pair in paired.pairs):
-        name = judged[pair.task]
-        if pair.both_came:
-            found.setdefault(pair.question, []).append(pair.left.score(name) - pair.right.score(name))
-        elif against_candidate and not pair.right.came:
-            found.setdefault(pair.question, []).append(pair.left.score(name) if pair.left.came else 0.0)
-    return {question: sum(values) / len(values) for question, values in found.items()}
 
 
 def _same(left: Answer, right: Answer) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from servegate.checks.accuracy.contrast import RIGHT_TO_WRONG, Contrast, Validity, summed
+from servegate.checks.accuracy.contrast import Contrast, Validity, summed
+from servegate.checks.accuracy.facts import facts, interval
+from servegate.checks.accuracy.kinds import RIGHT_TO_WRONG
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings
-from servegate.checks.accuracy.tables import changed_answers, filters_table, flips_table
+from servegate.checks.accuracy.tables import changed_answers, filters_table, flips_table, tasks_table
 from servegate.checks.contract import Evidence, measured, not_measured, remarks
-from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Pair, Point, Section, Series, Text
-from servegate.domain.judgement import Comparison, Estimate, Finding, outcome_of
+from servegate.domain.blocks import Block, Fold, Pair, Section, Text
+from servegate.domain.judgement import Comparison, Finding, outcome_of
 
 SHOWN_PAIRS = 8
 SHOWN_CHARACTERS = 4000
@@ -26,8 +28,10 @@ def present(
     validity = between.validity or Validity()
     blocks: list[Block] = [*remarks(findings)]
     if comparison.n:
-        blocks += [_facts(comparison, between, validity, settings), _interval(comparison, settings)]
+        blocks += [facts(comparison, between, validity, settings), interval(comparison, settings)]
     blocks += [flips_table(comparison, between), filters_table(between)]
+    if len(between.tasks) > 1:
+        blocks.append(tasks_table(between))
     if comparison.items:
         blocks += [changed_answers(comparison), *_answers(comparison, evidence)]
     blocks += [*_warnings(evidence), _how(settings)]
@@ -74,79 +78,6 @@ def _noise_of(name: str, own: Contrast) -> str:
     lost, won = summed(own.rounds, "right_to_wrong"), summed(own.rounds, "wrong_to_right")
     share = own.discordance
     return f"{name} against itself: {lost} and {won} flips" + (f" ({share:.1%} of answers)" if share is not None else "")
-
-
-def _facts(comparison: Comparison, between: Contrast, validity: Validity, settings: AccuracySettings) -> Facts:
-    estimates = comparison.estimates
-    lines = [
-        Fact(name="Baseline accuracy", value=_with_interval(estimates["accuracy_baseline"], "%"), note="95 % interval"),
-        Fact(name="Candidate accuracy", value=_with_interval(estimates["accuracy_candidate"], "%"), note="95 % interval"),
-        Fact(
-            name="Drop, at most",
-            value=f"{estimates['drop'].high:.2f} points",
-            note=f"95 %, one-sided; PASS below {settings.limits.pass_drop_points:g}",
-        ),
-        Fact(
-            name="Drop, at least",
-            value=f"{estimates['drop_99'].low:.2f} points",
-            note=f"99 %, one-sided; FAIL above {settings.limits.fail_drop_points:g}",
-        ),
-        Fact(
-            name="Drop, at most, no-answers against the candidate",
-            value=f"{estimates['drop_against_candidate'].high:.2f} points",
-            note=f"never came: baseline {validity.no_answers_baseline} of {validity.answers_baseline}, "
-            f"candidate {validity.no_answers_candidate} of {validity.answers_candidate}",
-        ),
-        Fact(
-            name="Smallest drop this run could see",
-            value=f"{estimates['smallest_detectable_drop'].value:.2f} points",
-            note=estimates["smallest_detectable_drop"].method,
-        ),
-        Fact(
-            name="Judged filter",
-            value=", ".join(sorted(set(validity.judged_filter.values()))),
-            note="the others are information",
-        ),
-        Fact(name="Distinct questions", value=validity.distinct_questions, note=f"PASS needs {settings.limits.smallest_n:,}"),
-    ]
-    tango = estimates.get("drop_tango")
-    if tango is not None:
-        lines.append(Fact(name="Drop, Tango's interval", value=_with_interval(tango, "points"), note="90 %; one round"))
-        lines.append(Fact(name="McNemar, exact, two-sided p", value=between.rounds[0].mcnemar_p, note="one round; information"))
-    return Facts(facts=tuple(lines))
-
-
-def _with_interval(estimate: Estimate, unit: str) -> str:
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.2f} {unit}"
-    return f"{estimate.value:.2f} {unit} ({estimate.low:.2f} to {estimate.high:.2f})"
-
-
-def _interval(comparison: Comparison, settings: AccuracySettings) -> Figure:
-    drop = comparison.estimates["drop"]
-    points = [
-        ("judged: no-answers left out", drop),
-        ("no-answers against candidate", comparison.estimates["drop_against_candidate"]),
-    ]
-    return Figure(
-        name="accuracy-drop",
-        title="Drop in accuracy with its 90 % interval",
-        style="intervals",
-        x_label="",
-        y_label="drop, percentage points (more is worse)",
-        series=(
-            Series(
-                name="drop",
-                role="difference",
-                points=tuple(Point(x=name, y=point.value, low=point.low, high=point.high) for name, point in points),
-            ),
-        ),
-        description=(
-            f"The drop is {drop.value:.2f} points, interval {drop.low:.2f} to {drop.high:.2f}; "
-            f"PASS needs its upper end below {settings.limits.pass_drop_points:g}."
-        ),
-        reference=settings.limits.pass_drop_points,
-    )
 
 
 def _answers(comparison: Comparison, evidence: Evidence[AccuracyMeasurement]) -> list[Block]:
@@ -202,7 +133,12 @@ def _how(settings: AccuracySettings) -> Fold:
         f"{limits.pass_drop_points:g} points with 95 % confidence (the upper end of a 90 % interval) on at least "
         f"{limits.smallest_n:,} questions; FAIL needs it above {limits.fail_drop_points:g} with 99 % confidence. A drop can be "
         "both: real and inside the margin. Then PASS takes precedence, since the margin says what loss is acceptable, and "
-        "the report names the drop. Answers that never came (empty or failed) are neither right nor wrong: they are left "
-        "out, and PASS must also hold with those of the candidate counted as wrong."
+        "the report names the drop. Answers that never came (empty or failed) or were cut at `max_tokens` are asked once more. "
+        "Those that still do not come are neither right nor wrong: they are left out, and PASS must also hold with those of "
+        "the candidate counted as wrong and those of the baseline as right. A flip whose wrong side is right under another "
+        "filter is an extraction suspect: it is counted, but neither a PASS nor a FAIL rests on it. PASS also needs a baseline "
+        f"of which the margin is at most {limits.margin_share:.0%}. Where the baseline flips more than "
+        f"{settings.noisy_share:.0%} of its own answers, both arms get {settings.more_rounds} more rounds. Of several tasks "
+        "the pooled drop decides; each may FAIL by itself (Holm, 1 % for all of them together)."
     )
     return Fold(title="How accuracy is judged", blocks=(Text(text=text),))

@@ -1,6 +1,7 @@
 """What an arm's accuracy measurement holds: tasks, every answer as it came, every score with the hashes that pair it.
 
-An answer that never came (`responses[].status`) is kept apart from a wrong one: lm-eval scores both 0.
+An answer that never came, or was cut at the limit (`responses[].status`), is kept apart from a wrong one: lm-eval scores
+all of them.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class TaskRecord(Record):
     add_bos: bool
     seed: int
     lm_eval: str
+    higher_is_better: bool | None = None
+    """What lm-eval says of the metric; None where it says nothing, as in runs recorded before it was kept."""
 
 
 class Document(Record):
@@ -60,6 +63,8 @@ class Response(Record):
     doc_id: int
     status: ItemStatus
     text: str
+    asked: int = 1
+    """How often the question was asked in this round: 2 where the first answer did not come."""
 
 
 class Row(Record):

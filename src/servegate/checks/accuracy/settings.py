@@ -30,6 +30,11 @@ class Task(Settings):
     filter: str | None = None
     """Which of lm-eval's filters is judged; by default `flexible-extract` where the task has it, else its first."""
 
+    metric: str | None = None
+    """Which of the task's metrics is judged: one from 0 to 1, more being better; by default `exact_match`, else its first."""
+    chance: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the questions that guessing gets right: 0.25 where the answer is one of four letters, 0 where it is free."""
+
     @model_validator(mode="before")
     @classmethod
     def _named_after_its_file(cls, data: Any) -> Any:
@@ -58,7 +63,11 @@ class Limits(Settings):
     smallest_n: int = Field(default=500, ge=1)
     """Fewer distinct questions are a smoke test: they may FAIL, they cannot PASS."""
     no_answer_share: float = Field(default=0.005, ge=0, le=1)
-    """Largest share of empty or failed answers in an arm; above it a person decides."""
+    """Largest share of empty or failed answers of the baseline; above it a person decides."""
+    margin_share: float = Field(default=0.25, gt=0, le=1)
+    """PASS needs a baseline of which `pass_drop_points` are at most this share, counted from `chance`."""
+    ceiling_points: float = Field(default=1.0, gt=0, le=100)
+    """Near 100 % PASS needs a drop below what the baseline gets wrong, but below no less than this."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> Self:
@@ -80,6 +89,10 @@ class AccuracySettings(Settings):
     """Let lm-eval ask the tokenizer for a beginning-of-text token."""
     seed: int = Field(default=1234, ge=0)
     """Picks the worked examples; the same in every round and arm."""
+    noisy_share: float = Field(default=0.08, ge=0, le=1)
+    """Where the baseline flips more of its own answers than this from round to round, both arms get `more_rounds`."""
+    more_rounds: int = Field(default=2, ge=0, le=16)
+    """Rounds added to each arm where the baseline is noisy; 0 for none."""
     limits: Limits = Limits()
 
     @model_validator(mode="after")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from servegate.checks.accuracy.contrast import Contrast, Flips
+from servegate.checks.accuracy.estimates import PASS_ALPHA
 from servegate.domain.blocks import Cell, Column, Table
 from servegate.domain.judgement import Comparison
 
 FLIP_COLUMNS = (
     Column(title="Comparison"), Column(title="Rounds"), Column(title="Answers"), Column(title="Right to wrong"),
-    Column(title="Wrong to right"), Column(title="Both wrong, different"), Column(title="Same text"),
-    Column(title="No answer"), Column(title="McNemar p", digits=4),
+    Column(title="Wrong to right"), Column(title="of these suspect"), Column(title="Format flips"),
+    Column(title="Both wrong, different"), Column(title="Same text"), Column(title="No answer"),
+    Column(title="McNemar p", digits=4),
 )  # fmt: skip
 
 
@@ -26,14 +28,41 @@ def flips_table(comparison: Comparison, between: Contrast) -> Table:
         columns=FLIP_COLUMNS,
         rows=tuple(rows),
         note="The noise floor is the same questions asked again of the same server. More flips than noise are information, "
-        "not a failure: a harmless change of numerics usually flips more. The drop decides. McNemar p: exact, two-sided.",
+        "not a failure: a harmless change of numerics usually flips more. The drop decides. Suspect: another filter calls the "
+        "wrong answer right. Format flips: another filter flipped, the judged one did not. No answer: empty, failed or cut. "
+        "McNemar p: exact, two-sided.",
     )
 
 
 def _row(name: str, flips: Flips) -> tuple[Cell, ...]:
     rounds = f"{flips.left_round} and {flips.right_round}"
-    return (name, rounds, flips.n, flips.right_to_wrong, flips.wrong_to_right, flips.both_wrong_different, flips.same_text,
-            flips.no_answer_left + flips.no_answer_right, flips.mcnemar_p)  # fmt: skip
+    return (name, rounds, flips.n, flips.right_to_wrong, flips.wrong_to_right, flips.extraction_suspects, flips.format_flips,
+            flips.both_wrong_different, flips.same_text, flips.no_answer_left + flips.no_answer_right,
+            flips.mcnemar_p)  # fmt: skip
+
+
+def tasks_table(between: Contrast) -> Table:
+    """Return each task by itself, with the bounds of its own drop."""
+    rows = []
+    for task in between.tasks:
+        own, against = task.left_out, task.against
+        rows.append(
+            (task.task, own.n if own else 0, task.baseline, task.candidate, 100 * own.value if own else None,
+             100 * own.mean.upper(PASS_ALPHA) if own else None, 100 * against.mean.upper(PASS_ALPHA) if against else None,
+             task.worse, task.better)
+        )  # fmt: skip
+    return Table(
+        name="accuracy-tasks",
+        title="Each task by itself",
+        columns=(
+            Column(title="Task", code=True), Column(title="Questions"), Column(title="Baseline", percent=True),
+            Column(title="Candidate", percent=True), Column(title="Drop", unit="points"),
+            Column(title="at most (95 %)", unit="points"), Column(title="at most, against the candidate", unit="points"),
+            Column(title="Worse"), Column(title="Better"),
+        ),
+        rows=tuple(rows),
+        note="The pooled drop decides. A task FAILs by itself where its drop is sure after Holm's correction for their number.",
+    )  # fmt: skip
 
 
 def filters_table(between: Contrast) -> Table:
