@@ -12,7 +12,8 @@ from servegate import __version__
 from servegate.errors import Cancelled, ExitCode, ServegateError
 
 VERBS = (
-    "run", "plan", "measure", "compare", "report", "review", "accept", "publish", "doctor", "verify", "fake-engine",
+    "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "publish",
+    "doctor", "verify", "fake-engine",
 )  # fmt: skip
 """Order of the help page: what a person needs first comes first."""
 HELP = {
@@ -23,6 +24,7 @@ HELP = {
     "report": "Write the report of a judged run directory.",
     "review": "Write a page for reading the changed facts, and a file to fill in.",
     "accept": "Keep what was read and accepted, so that nobody reads it again.",
+    "calibrate": "Say how often this gate is wrong about a config against itself.",
     "publish": "Put the verdict into the pull request and the workflow summary.",
     "doctor": "Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.",
     "verify": "Check a run directory's files against its checksums.",

@@ -81,6 +81,9 @@ class Plan(Record):
     accepted: tuple[Json, ...] = ()
     """Its entries, so that the record is judged under them without the file."""
 
+    calibration: Json | None = None
+    """The gate's own false-alarm record as it stood when the plan was made, without its rows; shown, never judged."""
+
     def model_of(self, arm: str) -> ModelSource:
         """Return the model that an arm serves."""
         return self.other_models.get(arm, self.model)
@@ -93,9 +96,10 @@ class Plan(Record):
 def fingerprint_of(plan: dict[str, Json]) -> str:
     """Return the fingerprint of a plan as it stands in its file, fields that this version does not know included.
 
-    A plan that was written before there were accepted differences keeps its fingerprint.
+    A plan that was written before there were accepted differences keeps its fingerprint. The calibration is no part of it:
+    it changes nothing of what is done or how it is judged.
     """
-    later = () if plan.get("accepted") else ("accepted", "accepted_file")
+    later = ("calibration", *(() if plan.get("accepted") else ("accepted", "accepted_file")))
     return sha256_of({key: value for key, value in plan.items() if key not in later})
 
 
