@@ -96,12 +96,12 @@ def _measured(
     free = (root / f"{number:03d}" for number in count(1) if not (root / f"{number:03d}").exists())
     made: list[Read] = []
     for number in range(starts // 2):
-        console.print(f"A/A run {number + 1} of {starts // 2}", markup=False, highlight=False)
+        _say(console, f"A/A run {number + 1} of {starts // 2}")
         run = measure(dataclasses.replace(found, run_root=next(free)), None, force=False, console=console)
         pipeline.compare(run)
         made.append(pipeline.read_aa(run))
         if made[-1][2].void is not None:
-            console.print(f"void: {printable(made[-1][2].void)}; nothing more is started", markup=False, highlight=False)
+            console.print(f"void: {made[-1][2].void}; nothing more is started", markup=False, highlight=False, soft_wrap=True)
             break
     place = loaded.directory / (loaded.config.calibration or CALIBRATION_FILE)
     setting = next((one[1] for one in made if one[2].void is None), made[0][1])
@@ -115,11 +115,16 @@ def _same_setting(paths: list[Path], setting: ValidFor, console: Console) -> lis
         try:
             read = pipeline.read_aa(RunDirectory.open(path))
         except (UsageError, RunDirectoryError) as error:
-            console.print(f"{path} is left out: {printable(error.what)}", markup=False, highlight=False)
+            _say(console, f"{path} is left out: {error.what}")
             continue
         differing = setting.differs(read[1])
         if differing:
-            console.print(f"{path} is left out: it was made under {printable('; '.join(differing))}", markup=False)
+            console.print(
+                f"{path} is left out: it was made under {'; '.join(differing)}",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         else:
             found.append(read)
     return found
@@ -131,9 +136,18 @@ def _earlier(target: Path, read: list[Read], console: Console) -> tuple[AaRun, .
         return ()
     differing = record.valid_for.differs(read[0][1])
     if differing:
-        console.print(f"{target} starts anew: it was made under {printable('; '.join(differing))}", markup=False)
+        console.print(
+            f"{target} starts anew: it was made under {'; '.join(differing)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
         return ()
     return record.runs
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(Text(printable(line)), soft_wrap=True)
 
 
 def show(console: Console, record: Calibration) -> None:
@@ -167,7 +181,7 @@ def show(console: Console, record: Calibration) -> None:
         said = f"FAIL {', '.join(row.alarms)}" if row.alarms else f"void: {row.void}" if row.void else row.outcome
         lines.append(f"run {row.evidence[:12]} {row.measured_on or 'undated'}  {said}")
     for line in lines:
-        console.print(Text(printable(line)), soft_wrap=True)
+        _say(console, line)
 
 
 def _upper(upper: float | None) -> str:
