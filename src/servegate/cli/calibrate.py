@@ -101,7 +101,7 @@ def _measured(
         pipeline.compare(run)
         made.append(pipeline.read_aa(run))
         if made[-1][2].void is not None:
-            console.print(f"void: {made[-1][2].void}; nothing more is started", markup=False, highlight=False, soft_wrap=True)
+            _say(console, f"void: {made[-1][2].void}; nothing more is started")
             break
     place = loaded.directory / (loaded.config.calibration or CALIBRATION_FILE)
     setting = next((one[1] for one in made if one[2].void is None), made[0][1])
@@ -119,12 +119,7 @@ def _same_setting(paths: list[Path], setting: ValidFor, console: Console) -> lis
             continue
         differing = setting.differs(read[1])
         if differing:
-            console.print(
-                f"{path} is left out: it was made under {'; '.join(differing)}",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            _say(console, f"{path} is left out: it was made under {'; '.join(differing)}")
         else:
             found.append(read)
     return found
@@ -134,14 +129,10 @@ def _earlier(target: Path, read: list[Read], console: Console) -> tuple[AaRun, .
     record = read_calibration(target)
     if record is None or not read:
         return ()
-    differing = record.valid_for.differs(read[0][1])
+    here = next((one[1] for one in read if one[2].void is None), read[0][1])
+    differing = record.valid_for.differs(here)
     if differing:
-        console.print(
-            f"{target} starts anew: it was made under {'; '.join(differing)}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        _say(console, f"{target} starts anew: it was made under {'; '.join(differing)}")
         return ()
     return record.runs
 
