@@ -10,7 +10,7 @@ SECTION = (TESTS / "README.md").read_text("utf-8").split("## Field cases D")[1].
 
 
 def test_every_case_of_section_d_names_tests_that_exist() -> None:
-    rows = {case: cell for case, cell in re.findall(r"^\| (D\d+) \|[^|]*\|[^|]*\| (.*) \|$", SECTION, re.MULTILINE)}
+    rows = dict(re.findall(r"^\| (D\d+) \|[^|]*\|[^|]*\| (.*) \|$", SECTION, re.MULTILINE))
     assert list(rows) == [f"D{number}" for number in range(1, 13)]
     for case, cell in rows.items():
         file, named = "", re.findall(r"`([\w/]+\.py)?::(\w+)`", cell)

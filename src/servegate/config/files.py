@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from servegate.config.hub import HUB, from_hub
 from servegate.config.schema import BUNDLED, MAX_INPUT_BYTES
 from servegate.domain.calibration import KIND, SCHEMA_VERSION, Calibration
 from servegate.domain.strict_json import parse_json
@@ -43,11 +44,15 @@ def near_files(path: Path) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else "Paths in a gate config start from the config's own directory."
 
 
-def reader(directory: Path, hashes: dict[str, str]) -> Callable[[str], bytes]:
-    """Return what reads input files by the names in a config, and enters the hash of each into `hashes`."""
+def reader(directory: Path, hashes: dict[str, str], hub: Callable[[str], bytes] = from_hub) -> Callable[[str], bytes]:
+    """Return what reads input files by the names in a config, and enters the hash of each into `hashes`.
+
+    `hub` fetches what a name with the prefix `hub:` stands for.
+    """
 
     def read(name: str) -> bytes:
-        content = _bundled(name) if name.startswith(BUNDLED) else _file(directory / name)
+        from_elsewhere = hub if name.startswith(HUB) else _bundled if name.startswith(BUNDLED) else None
+        content = from_elsewhere(name) if from_elsewhere is not None else _file(directory / name)
         hashes[name] = hashlib.sha256(content).hexdigest()
         return content
 

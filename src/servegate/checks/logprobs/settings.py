@@ -38,7 +38,7 @@ class Corpus(Settings):
     """The text that both arms score."""
 
     file: str = Field(default="corpus.txt", min_length=1)
-    """UTF-8 text, relative to the gate config; a form feed (U+000C) begins a new document."""
+    """UTF-8 text, relative to the gate config; a form feed (U+000C) begins a new document. `hub:wikitext-2` is fetched once."""
     windows: int = Field(default=100, ge=1, le=10_000)
     """So many windows at most, from the start of the file."""
     window_tokens: int = Field(default=2048, ge=32, le=131_072)
