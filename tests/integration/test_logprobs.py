@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.integration.test_command_line import GATE, candidate, here, nothing_left, run_json, servegate
+from tests.unit.checks.logprobs_samples import BIG
 
 __all__ = ["here"]  # the fixture
 
@@ -17,6 +19,8 @@ def scored(here: Path) -> Path:
     """A gate that scores 40 windows of 250 tokens and measures nothing else before it."""
     engine = here / "servegate.yaml"
     text = engine.read_text().replace(GATE.split("checks:\n")[1], "")
+    (here / "config.json").write_text(json.dumps(BIG))
+    text = text.replace("engine: {", "engine: {model_config: config.json, ", 1)  # a hub name alone tells no size
     checks = "  logprobs: {corpus: {windows: 40, window_tokens: 250}}\n  prompts: {file: prompts.jsonl, max_tokens: 64}\n"
     checks += "policy: quick\n"
     engine.write_text(text + checks)
@@ -33,8 +37,13 @@ def test_equal_probabilities_pass_and_are_stored_as_columns(scored: Path) -> Non
     with np.load(scored / "servegate-runs/demo/arms/candidate/logprobs.npz", allow_pickle=False) as columns:
         assert columns["logprob"].shape == (2 * 40 * 250,)
         assert columns["top_id"].shape == (2 * 40 * 250, 1)
+    (pass_1, pass_2) = run_json(scored, "arms/candidate/logprobs.json")["data"]["passes"]
+    assert (pass_1["windows"], pass_1["positions"], pass_2["round"]) == (40, 40 * 249, 1)
+    assert 0 < pass_1["client_cpu_s"] <= 4 * pass_1["wall_s"]
     report = (scored / "servegate-runs/demo/report/report.md").read_text()
     assert "Perplexity ratio" in report
+    assert "servegate's own processor time" in report
+    assert "Slope: a token loses" in report
     assert "Q8\\_0" in report or "Q8_0" in report
     steps = [(step["arm"], step["check"]) for step in run_json(scored, "plan.json")["data"]["schedule"]]
     assert steps[:4] == [("baseline", "prompts")] * 2 + [("baseline", "logprobs")] * 2  # last, though named first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,9 @@ def test_an_example_gives_the_action_what_it_declares(path: Path) -> None:
     workflow = parsed(path)
     assert workflow["permissions"] == {}
     ours = [step for job in workflow["jobs"].values() for step in job["steps"] if "/servegate@" in step.get("uses", "")]
-    assert ours
+    own_image = [job["env"]["IMAGE"] for job in workflow["jobs"].values() if "IMAGE" in job.get("env", {})]
+    assert ours or own_image
+    assert all("@sha256:" in image for image in own_image)
     for step in ours:
         assert set(step["with"]) <= set(ACTION["inputs"])
         assert {name for name, given in ACTION["inputs"].items() if given.get("required")} <= set(step["with"])
@@ -121,6 +124,22 @@ def test_an_example_gives_the_action_what_it_declares(path: Path) -> None:
         comments = any(step in ours and step["with"].get("comment") != "false" for step in job["steps"])
         assert writes == ({"pull-requests"} if comments else set())
         assert not (writes and "self-hosted" in job["runs-on"]), "the GPU runner must not get a token that writes"
+
+
+def test_the_nightly_calibration_gives_the_verb_what_it_takes() -> None:
+    """It starts the image itself, behind the same walls as the action's measuring step."""
+    from servegate.cli.calibrate import command
+
+    (script,) = [step["run"] for step in parsed(ROOT / "examples/workflows/calibrate.yml")["jobs"]["calibrate"]["steps"]
+                 if "run" in step]  # fmt: skip
+    arguments = shlex.split(script.partition('"$IMAGE"')[2].replace("\\\n", " "))
+    assert arguments[:2] == ["calibrate", "servegate.yaml"]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {argument.partition("=")[0] for argument in arguments if argument.startswith("--")} <= options
+    walls = re.findall(r"--(?:read-only|cap-drop ALL|security-opt no-new-privileges|pids-limit \d+|tmpfs /tmp:\S+)", script)
+    assert all(wall in (ROOT / "action.yml").read_text() for wall in walls)
+    assert len(walls) == 5
+    assert "TOKEN" not in script
 
 
 def test_the_document_shows_the_inputs_and_outputs_as_they_are() -> None:

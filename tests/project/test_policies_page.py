@@ -16,6 +16,8 @@ ROWS: dict[str, list[tuple[str, str, float]]] = {
     "rounds of prompts with a contract": [("prompts", "contract_rounds", 1)],
     "PASS needs an accuracy drop below (upper 95 %)": [("accuracy", "limits.pass_drop_points", 1)],
     "FAIL needs one above (lower 99 %)": [("accuracy", "limits.fail_drop_points", 1)],
+    "PASS needs a perplexity ratio below (upper 95 %)": [("logprobs", "limits.ppl_ratio_pass", 1)],
+    "FAIL needs a perplexity ratio above (lower 95 %)": [("logprobs", "limits.ppl_ratio_fail", 1)],
     "fewest questions for a PASS": [("accuracy", "limits.smallest_n", 1)],
     "fewest prompts for a PASS": [("prompts", "limits.fewest_prompts", 1)],
     "more cap hits or degenerate answers, tolerated": [("prompts", "limits.cap_hit_increase_points", 1)],

@@ -278,6 +278,10 @@ class RunDirectory:
             if stated.get(name) != actual.get(name)
         )
 
+    def evidence_digests(self) -> dict[str, str]:
+        """Return the sha256 of every file of evidence by its path; what tools wrote for people is none."""
+        return {name: digest for name, digest in self._digests().items() if name.startswith(EVIDENCE) and "/raw/" not in name}
+
     # -- bytes -----------------------------------------------------------------------------------------------
 
     def _digests(self) -> dict[str, str]:

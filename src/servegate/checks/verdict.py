@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
 from servegate.checks.served_models import model_findings
 from servegate.domain.arms import Role
 from servegate.domain.blocks import Section, Text
+from servegate.domain.calibration import remark, valid_for
 from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured
 from servegate.domain.judgement import (
     PRECEDENCE,
@@ -88,9 +90,10 @@ def decide(
     results: Mapping[str, Judged],
     accepted: tuple[Json, ...] = (),
     run_status: str = "complete",
+    measured_on: date | None = None,
 ) -> Verdict:
-    """Return the verdict over everything that was judged. `run_status` is that of run.json."""
-    about_arms = _arm_findings(plan, arms, results)
+    """Return the verdict over everything that was judged. `run_status`: of run.json; `measured_on` dates the evidence."""
+    about_arms = (*_arm_findings(plan, arms, results), *_calibration(plan, arms, measured_on))
     if run_status != "complete":
         about_arms = (*about_arms, finding(ARMS, "run-incomplete", Severity.REVIEW, f"the run was {run_status}, not completed"))
     counted = [outcome_of(about_arms)]
@@ -128,6 +131,15 @@ def missing_section(result: Judged) -> Section:
         n="0",
         blocks=(Text(text=f"Not measured: {message}", tone="caution"),),
     )
+
+
+def _calibration(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], measured_on: date | None) -> tuple[Finding, ...]:
+    """Say how often this gate is wrong about a config against itself; of another setting nothing is claimed."""
+    if plan.calibration is None:
+        return ()
+    baseline = arms[Role.BASELINE]
+    text, holds = remark(plan.calibration, valid_for(plan, baseline.engine, baseline.manifest), measured_on, measured=True)
+    return (finding(ARMS, "calibration" if holds else "calibration-ignored", Severity.INFO, text),)
 
 
 def _sides(evidence: Evidence[Measurement]) -> tuple[tuple[str, ArmEvidence[Measurement]], ...]:

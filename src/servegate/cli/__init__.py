@@ -12,8 +12,8 @@ from servegate import __version__
 from servegate.errors import Cancelled, ExitCode, ServegateError
 
 VERBS = (
-    "run", "plan", "measure", "compare", "report", "review", "accept", "ci", "pairs", "publish", "doctor", "verify",
-    "fake-engine",
+    "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "ci", "pairs", "publish",
+    "doctor", "verify", "fake-engine",
 )  # fmt: skip
 """Order of the help page: what a person needs first comes first."""
 HELP = {
@@ -26,6 +26,7 @@ HELP = {
     "accept": "Keep what was read and accepted, so that nobody reads it again.",
     "ci": "Run a gate for every serving config that a pull request changes.",
     "pairs": "Read from git what a pull request changes; measures nothing.",
+    "calibrate": "Say how often this gate is wrong about a config against itself.",
     "publish": "Put the verdict into the pull request and the workflow summary.",
     "doctor": "Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.",
     "verify": "Check a run directory's files against its checksums.",

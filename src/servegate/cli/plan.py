@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from servegate.cli import capacity
 from servegate.cli.options import plan_options, resolved
 from servegate.cli.terminal import Terminal, printable, reader_may_leave
 from servegate.config import Resolved
+from servegate.domain.calibration import remark, valid_for
 from servegate.domain.records import Json
 
 
@@ -48,6 +50,9 @@ def show(console: Console, found: Resolved) -> None:
     )
     for warning in found.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
+    if plan.calibration is not None:
+        text, holds = remark(plan.calibration, valid_for(plan), datetime.now(UTC).date(), measured=False)
+        console.print(Text(printable(text), style="" if holds else "yellow"))
     for name, arm in plan.arms.items():
         console.print(Text.assemble((f"\n{name}", "bold"), f"  {arm.config.path}"))
         variables = [f"{key}={shlex.quote(value)}" for key, value in arm.environment.items()]

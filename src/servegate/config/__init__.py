@@ -5,13 +5,13 @@ argument, setting and step. Neither starts anything, and neither writes anything
 before a card is touched, and is a `UsageError` that names file, line and key.
 """
 
-from servegate.config.files import read_ledger
-from servegate.config.loading import Loaded, Overrides, load
+from servegate.config.files import read_calibration, read_ledger
+from servegate.config.loading import Loaded, Overrides, against_itself, load
 from servegate.config.recorded import checks_of, settings_of
 from servegate.config.resolving import Resolved, resolve
-from servegate.config.schema import ACCEPTED_FILE, GateConfig
+from servegate.config.schema import ACCEPTED_FILE, CALIBRATION_FILE, GateConfig
 
 __all__ = [
-    "ACCEPTED_FILE", "GateConfig", "Loaded", "Overrides", "Resolved",
-    "checks_of", "load", "read_ledger", "resolve", "settings_of",
+    "ACCEPTED_FILE", "CALIBRATION_FILE", "GateConfig", "Loaded", "Overrides", "Resolved",
+    "against_itself", "checks_of", "load", "read_calibration", "read_ledger", "resolve", "settings_of",
 ]  # fmt: skip

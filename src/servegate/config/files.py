@@ -8,7 +8,12 @@ from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from servegate.config.hub import HUB, from_hub
 from servegate.config.schema import BUNDLED, MAX_INPUT_BYTES
+from servegate.domain.calibration import KIND, SCHEMA_VERSION, Calibration
+from servegate.domain.strict_json import parse_json
 from servegate.errors import UsageError
 from servegate.ledger import Ledger
 from servegate.ledger import parse as parse_ledger
@@ -39,11 +44,15 @@ def near_files(path: Path) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else "Paths in a gate config start from the config's own directory."
 
 
-def reader(directory: Path, hashes: dict[str, str]) -> Callable[[str], bytes]:
-    """Return what reads input files by the names in a config, and enters the hash of each into `hashes`."""
+def reader(directory: Path, hashes: dict[str, str], hub: Callable[[str], bytes] = from_hub) -> Callable[[str], bytes]:
+    """Return what reads input files by the names in a config, and enters the hash of each into `hashes`.
+
+    `hub` fetches what a name with the prefix `hub:` stands for.
+    """
 
     def read(name: str) -> bytes:
-        content = _bundled(name) if name.startswith(BUNDLED) else _file(directory / name)
+        from_elsewhere = hub if name.startswith(HUB) else _bundled if name.startswith(BUNDLED) else None
+        content = from_elsewhere(name) if from_elsewhere is not None else _file(directory / name)
         hashes[name] = hashlib.sha256(content).hexdigest()
         return content
 
@@ -77,3 +86,27 @@ def read_ledger(path: Path, *, required: bool = False) -> Ledger:
     if not required and not path.is_file():
         return Ledger()
     return parse_ledger(strict_yaml.load(read_text(path), str(path)).data, str(path))
+
+
+def read_calibration(path: Path, *, required: bool = False) -> Calibration | None:
+    """Read a gate's false-alarm record; None when it is absent and not required. Raises UsageError on what is none."""
+    if not required and not path.is_file():
+        return None
+    advice = "Make it anew with `servegate calibrate`, or remove it: a gate needs none."
+    try:
+        document = parse_json(_file(path))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}", advice=advice) from None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise UsageError(f"{path} is no calibration: its kind is not {KIND!r}", advice=advice)
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path} has schema version {document.get('schema_version')!r}; this servegate reads {SCHEMA_VERSION}",
+            advice=advice,
+        )
+    try:
+        return Calibration.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}: {where}: {first['msg']}", advice=advice) from None

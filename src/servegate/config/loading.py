@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,14 @@ def load(path: Path | None, overrides: Overrides) -> Loaded:
             f"{name}: `checks` names no check, so nothing would be measured", advice=f"Checks: {', '.join(known)}."
         )
     return Loaded(config=config, directory=directory, sources=sources, checks=checks)
+
+
+def against_itself(loaded: Loaded) -> Loaded:
+    """Return the gate with its baseline as both arms: an A/A run, on whose findings `calibrate` counts false alarms."""
+    config = loaded.config
+    arms = config.arms.model_copy(update={"candidate": config.arms.baseline})
+    sources = {key: value for key, value in loaded.sources.items() if not key.startswith("arms.candidate")}
+    return replace(loaded, config=config.model_copy(update={"arms": arms, "calibration": None}), sources=sources)
 
 
 def _without_file(overrides: Overrides) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from servegate.checks import discovered
 from servegate.checks.contract import Inputs
 from servegate.checks.engagement.variables import meant
 from servegate.config.faults import place_of
-from servegate.config.files import near_files, read_ledger, read_text, reader
+from servegate.config.files import near_files, read_calibration, read_ledger, read_text, reader
 from servegate.config.loading import Loaded
 from servegate.config.schema import ArmSettings, EngineSettings, GateConfig
 from servegate.domain.arms import Arm, Role, ServingConfig
@@ -59,6 +59,11 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         if check_load is not None:
             inputs[name] = check_load(settings, read)
     accepted = read_ledger(loaded.directory / config.accepted, required="accepted" in loaded.sources)
+    calibration = (
+        read_calibration(loaded.directory / config.calibration, required="calibration" in loaded.sources)
+        if config.calibration is not None
+        else None
+    )
     knobs = differing_options(baseline, candidate)
     checks = {name: settings.to_json() for name, settings in loaded.checks.items()}
     schedule = tuple(
@@ -86,6 +91,7 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         accepted_file=config.accepted if accepted.accepted else None,
         accepted=tuple(entry.to_yaml() for entry in accepted.accepted),
         origin=origin,
+        calibration=None if calibration is None else calibration.brief().to_json(),
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]
     warnings += [

@@ -13,6 +13,7 @@ GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
 """Prefix of input files that ship with servegate, such as `bundled:prompts.jsonl`."""
 ACCEPTED_FILE = "servegate.accepted.yaml"
+CALIBRATION_FILE = "calibration.json"
 POLICY_SOURCE = "policy"
 """Where a setting comes from that the policy gave."""
 MAX_INPUT_BYTES = 64 << 20
@@ -138,5 +139,7 @@ class GateConfig(Settings):
     """Differences that were read and accepted (`servegate accept` writes them); a file that is absent accepts nothing."""
     changes: ChangesSettings = ChangesSettings()
     """Which serving configs a pull request is gated for."""
+    calibration: str | None = CALIBRATION_FILE
+    """This gate's own false-alarm record, which `servegate calibrate` writes; shown, never judged; null shows none."""
     publish: PublishSettings = PublishSettings()
     output: OutputSettings = OutputSettings()

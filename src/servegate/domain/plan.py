@@ -105,6 +105,8 @@ class Plan(Record):
     """Its entries, so that the record is judged under them without the file."""
     origin: Origin | None = None
     """What git says of a gate on a pull request; None for one that was run by hand."""
+    calibration: Json | None = None
+    """The gate's own false-alarm record as it stood when the plan was made, without its rows; shown, never judged."""
 
     def model_of(self, arm: str) -> ModelSource:
         """Return the model that an arm serves."""
@@ -118,9 +120,10 @@ class Plan(Record):
 def fingerprint_of(plan: dict[str, Json]) -> str:
     """Return the fingerprint of a plan as it stands in its file, fields that this version does not know included.
 
-    A plan that was written before there were accepted differences, or an origin in git, keeps its fingerprint.
+    A plan that was written before there were accepted differences, or an origin in git, keeps its fingerprint. The
+    calibration is no part of it: it changes nothing of what is done or how it is judged.
     """
-    later: tuple[str, ...] = () if plan.get("accepted") else ("accepted", "accepted_file")
+    later = ("calibration", *(() if plan.get("accepted") else ("accepted", "accepted_file")))
     later = later if plan.get("origin") else (*later, "origin")
     return sha256_of({key: value for key, value in plan.items() if key not in later})
 

@@ -30,6 +30,7 @@ POLICIES: Mapping[PolicyName, Mapping[str, Mapping[str, Json]]] = {
             "limits.length_ratio_high": 1.15,
         },
         "accuracy": {"limits.pass_drop_points": 4.0, "limits.fail_drop_points": 1.0, "limits.smallest_n": 500},
+        "logprobs": {"limits.ppl_ratio_pass": 1.02, "limits.ppl_ratio_fail": 1.05},
         "throughput": {"limits.fail_ratio": 0.9},
     },
     "standard": {
@@ -44,6 +45,7 @@ POLICIES: Mapping[PolicyName, Mapping[str, Mapping[str, Json]]] = {
             "limits.length_ratio_high": 1.1,
         },
         "accuracy": {"limits.pass_drop_points": 2.5, "limits.fail_drop_points": 0.5, "limits.smallest_n": 500},
+        "logprobs": {"limits.ppl_ratio_pass": 1.02, "limits.ppl_ratio_fail": 1.05},
         "throughput": {"limits.fail_ratio": 0.95},
     },
     "release": {
@@ -58,6 +60,7 @@ POLICIES: Mapping[PolicyName, Mapping[str, Mapping[str, Json]]] = {
             "limits.length_ratio_high": 1.1,
         },
         "accuracy": {"limits.pass_drop_points": 1.5, "limits.fail_drop_points": 0.5, "limits.smallest_n": 2_600},
+        "logprobs": {"limits.ppl_ratio_pass": 1.02, "limits.ppl_ratio_fail": 1.05},
         "throughput": {"limits.fail_ratio": 0.95},
     },
 }

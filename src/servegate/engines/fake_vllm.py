@@ -14,8 +14,9 @@ FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fo
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
 FAKE_VLLM_PIDS     a file to which `ignore-sigterm-and-fork` appends its pids
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
-FAKE_VLLM_DELAY_MS milliseconds that every completion takes before its first token
 FAKE_VLLM_TOKEN_MS milliseconds from each token to the next
+FAKE_VLLM_DELAY_MS milliseconds before a completion's first token; `5-8`: each start draws its own between these
+FAKE_VLLM_NOISE    share of answers that get another number (0), drawn anew for each request: an arm that differs from itself
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ from pathlib import Path
 from typing import Any
 
 VERSION = os.environ.get("FAKE_VLLM_VERSION", "0.32.0")
-DELAY_S = float(os.environ.get("FAKE_VLLM_DELAY_MS", "0")) / 1000
 TOKEN_S = float(os.environ.get("FAKE_VLLM_TOKEN_MS", "0")) / 1000
 FAULTS_LATER = "die|hang|http-500|garbage|stream-error|stream-cut"
+DELAYS_MS = [float(part) for part in os.environ.get("FAKE_VLLM_DELAY_MS", "0").split("-")]
+DELAY_S = random.uniform(DELAYS_MS[0], DELAYS_MS[-1]) / 1000
+NOISE = float(os.environ.get("FAKE_VLLM_NOISE", "0"))
 SPECIAL = {"<|im_start|>": 1, "<|im_end|>": 2}
 END = 2
 WORDS = ("the", "a", "of", "to", "and", "in", "is", "it", "for", "on", "with", "as", "at", "by", "from", "this", "that", "be")
@@ -140,6 +143,7 @@ class Model:
         # what is asked stands last: after the examples of a few-shot prompt, or in the last turn of a chat
         question = re.split(r"Question:|<\|im_start\|>user", prompt)[-1]
         total = sum(int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?![\w.])", question)) + flipped
+        total += random.random() < NOISE
         if "JSON" in question:
             return json.dumps({"answer": total, "words": self.words(prompt, 3)})
         return f"{' '.join(self.words((prompt, flipped), 8)).capitalize()}.\n#### {total}"

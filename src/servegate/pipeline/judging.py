@@ -36,10 +36,10 @@ def compare(run: RunDirectory, ledger: Ledger | None = None) -> Verdict:
     else:
         policy = sha256_of({"plan": plan.fingerprints.policy, "accepted": ledger.to_json()})
         plan = plan.model_copy(update={"fingerprints": plan.fingerprints.model_copy(update={"policy": policy})})
-    plan, arms, results, accepted = _judge(run, plan, ledger)
+    plan, arms, results, accepted = judge(run, plan, ledger)
     for name, result in results.items():
         run.write_comparison(plan, name, result.comparison)
-    verdict = decide(plan, arms, results, accepted, run_status=run.read_run().status)
+    verdict = decide(plan, arms, results, accepted, run_status=run.read_run().status, measured_on=measured_on(run))
     run.write_verdict(plan, verdict)
     run.write_checksums()
     return verdict
@@ -87,9 +87,10 @@ def report(run: RunDirectory) -> dict[str, bytes]:
     return files
 
 
-def _judge(
+def judge(
     run: RunDirectory, plan: Plan, ledger: Ledger
 ) -> tuple[Plan, dict[str, ArmEvidence[Measurement]], dict[str, Judged], tuple[Json, ...]]:
+    """Judge every check without writing anything; returns plan, arms, results by check, and the differences accepted."""
     arms, settings = arms_of(run, plan), settings_of(plan)
     results, accepted = {}, []
     for name, check in checks_of(plan).items():

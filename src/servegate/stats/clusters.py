@@ -40,6 +40,47 @@ class ClusteredMean:
         return self.value - reach, self.value + reach
 
 
+@dataclass(frozen=True)
+class ClusteredSlope:
+    """Slope of values over x (least squares), in the values' unit per unit of x; `se` None below two clusters."""
+
+    value: float
+    se: float | None
+    clusters: int
+
+    def bounds(self, alpha: float) -> tuple[float, float] | None:
+        """Return one-sided lower and upper bounds of the slope, each at level 1 - alpha; None without an interval."""
+        if self.se is None:
+            return None
+        reach = float(stdtrit(self.clusters - 1, 1 - alpha)) * self.se
+        return self.value - reach, self.value + reach
+
+
+def clustered_slope(values: Floats, x: Floats | Integers, clusters: Integers) -> ClusteredSlope | None:
+    """Return the slope of `values` [N] over `x` [N]; None when all x are equal, or there are fewer than three values.
+
+    The standard error is the same sandwich as above, for a line: scores (x - mean x) * residual are summed per cluster;
+    with C clusters it carries the factors C / (C - 1) and (N - 1) / (N - 2), as in R and Stata.
+    """
+    if len(values) != len(x) or len(values) != len(clusters):
+        raise ValueError(f"needs equally many values, x and cluster numbers: {len(values)}, {len(x)}, {len(clusters)}")
+    if len(values) < 3:
+        return None
+    y, centred = np.asarray(values, dtype=np.float64), np.asarray(x, dtype=np.float64)
+    centred = centred - centred.mean()
+    square = float(centred @ centred)
+    if square == 0:
+        return None
+    slope = float(centred @ y) / square
+    residual = y - y.mean() - slope * centred
+    _, places = np.unique(clusters, return_inverse=True)
+    sums = np.bincount(places, weights=centred * residual)
+    count, n = len(sums), len(y)
+    correction = count / (count - 1) * (n - 1) / (n - 2) if count > 1 else 0.0
+    se = float(np.sqrt(correction * np.square(sums).sum())) / square if count > 1 else None
+    return ClusteredSlope(value=slope, se=se, clusters=count)
+
+
 def clustered_se(values: Floats, clusters: Integers) -> float:
     """Return the standard error of the mean of `values` [N] whose cluster numbers are `clusters` [N].
 

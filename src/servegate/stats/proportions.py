@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import betaincinv
+
 from servegate.stats.intervals import normal_quantile
 
 
@@ -25,3 +27,17 @@ def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
     low = 0.0 if successes == 0 else (centre - reach) / (1 + weight)
     high = 1.0 if successes == n else (centre + reach) / (1 + weight)
     return low, high
+
+
+def upper_limit(successes: int, n: int, alpha: float = 0.05) -> float:
+    """Return the exact one-sided upper limit of a share in [0, 1] at level 1 - alpha (Clopper and Pearson).
+
+    Biometrika 26 (1934) 404-413: the share p at which so few successes come with probability alpha. None of n gives
+    1 - alpha**(1/n), of which 3/n (the rule of three) is the approximation for large n.
+
+    Raises:
+        ValueError: n < 1, successes outside 0 to n, or alpha outside (0, 1).
+    """
+    if n < 1 or not 0 <= successes <= n or not 0 < alpha < 1:
+        raise ValueError(f"needs n >= 1, 0 <= successes <= n and 0 < alpha < 1, got {successes} of {n}, alpha={alpha}")
+    return 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - alpha))

@@ -40,7 +40,10 @@ def accuracy() -> Example:
 
 
 def logprobs() -> Example:
-    return Example(LogprobsSettings(), logprobs_samples.many(), inputs=logprobs_samples.inputs())
+    def facts(role: str) -> EngineFacts:
+        return engine_facts(role, weights_gib=15.3)  # large enough to be judged
+
+    return Example(LogprobsSettings(), logprobs_samples.many(), facts, inputs=logprobs_samples.inputs())
 
 
 def prompts() -> Example:

@@ -144,6 +144,9 @@ def test_position_buckets_find_a_fault_of_the_later_positions() -> None:
     ]  # fmt: skip
     assert [round(one.ppl_ratio.value, 3) for one in found.buckets][:2] == [1.0, 1.0]
     assert found.buckets[2].ppl_ratio.value > 1.6
+    assert found.buckets[2].rms_delta_p_interval is not None
+    assert found.slope is not None
+    assert (found.slope.low or 0) > 0
 
 
 def test_no_top_token_means_no_share_and_a_reason() -> None:

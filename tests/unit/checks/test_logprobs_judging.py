@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from servegate.checks.contract import ArmEvidence, Evidence
@@ -16,7 +18,8 @@ from servegate.domain.evidence import ItemStatus, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity
 from servegate.domain.workload import PromptScore
 from tests.unit.checks import logprobs_samples as samples
-from tests.unit.checks.logprobs_samples import arm, evidence, many, score
+from tests.unit.checks.logprobs_samples import BIG, arm, evidence, many, score
+from tests.unit.samples import engine_facts
 
 SETTINGS = LogprobsSettings()
 
@@ -85,8 +88,36 @@ def test_a_small_model_neither_passes_nor_fails(shift: float) -> None:
     assert "134 M parameters only informs" in found["small-model"].message
 
 
-def test_an_unknown_model_is_judged() -> None:
-    assert severities(many(), many(), model=None) == {}
+@pytest.mark.parametrize("shift", [0.0, -0.5])
+def test_a_model_of_unknown_size_neither_passes_nor_fails(shift: float) -> None:
+    """A hub name tells no size: a toy would be passed by limits that do not fit it."""
+    assert severities(many(), many(shift=shift), model=None) == {"size-unknown": "review"}
+
+
+@pytest.mark.parametrize(("gib", "expected"), [(15.27, {}), (0.25, {"size-unknown": "review"})])
+def test_the_weights_that_were_loaded_tell_that_a_model_is_large(gib: float, expected: dict[str, str]) -> None:
+    """15.27 GiB: what an H200 logged for the shape of Qwen3-8B in BF16; 0.25: SmolLM2-135M."""
+    given = evidence(many(), many(), model=None)
+    given = replace(given, baseline=replace(given.baseline, engine=engine_facts("baseline", weights_gib=gib)))
+    comparison = CHECK.compare(given, SETTINGS)
+    assert isinstance(comparison, Comparison)
+    found = CHECK.judge(comparison, SETTINGS)
+    assert {item.code.removeprefix("logprobs/"): item.severity.value for item in found} == expected
+
+
+def test_a_model_below_a_billion_parameters_only_gets_information() -> None:
+    half = {**BIG, "hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 3072, "vocab_size": 100_000}
+    assert severities(many(), many(shift=-0.5), model=half) == {"small-model": "review"}
+
+
+def test_a_loss_that_grows_within_the_window_is_remarked_and_shown() -> None:
+    rng = np.random.default_rng(4)
+    base = {f"w{number:05d}": -rng.exponential(2.0, 1200) - 1 for number in range(40)}
+    drift = np.arange(1, 1201) / 1000 * 0.01
+    worse = arm([{name: score(values - drift) for name, values in base.items()} for _ in range(2)])
+    item = findings(arm([{name: score(values) for name, values in base.items()}] * 2), worse)["grows-with-position"]
+    assert item.severity is Severity.INFO
+    assert "by 0.0100 nats for each 1,000 positions" in item.message
 
 
 def test_d1_an_unsteady_arm_is_invalid_and_nothing_else_is_claimed() -> None:

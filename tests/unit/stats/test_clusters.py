@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from servegate.stats.clusters import clustered_mean, clustered_se
+from servegate.stats.clusters import clustered_mean, clustered_se, clustered_slope
 
 
 def test_a_worked_example() -> None:
@@ -59,3 +59,27 @@ def test_it_covers_where_independent_tokens_do_not() -> None:
         naive_hits += abs(values.mean()) <= reach
     assert 0.86 <= clustered_hits / gates <= 0.94
     assert naive_hits / gates < 0.5
+
+
+def test_the_slope_is_the_cluster_robust_slope_of_statsmodels() -> None:
+    rng = np.random.default_rng(6)
+    clusters = np.repeat(np.arange(30), 50)
+    x = np.tile(np.arange(50.0), 30)
+    values = 0.3 * x + rng.normal(size=len(x)) + rng.normal(size=30)[clusters] * x / 10
+    oracle = sm.OLS(values, sm.add_constant(x)).fit(cov_type="cluster", cov_kwds={"groups": clusters})
+    slope = clustered_slope(values, x, clusters)
+    assert slope is not None
+    assert slope.value == pytest.approx(float(oracle.params[1]), rel=1e-10)
+    assert slope.se == pytest.approx(float(oracle.bse[1]), rel=1e-9)
+    low, high = slope.bounds(0.05) or (0.0, 0.0)
+    assert low < 0.3 < high
+
+
+def test_a_slope_needs_two_positions_and_its_interval_two_clusters() -> None:
+    assert clustered_slope(np.arange(4.0), np.ones(4), np.arange(4)) is None
+    assert clustered_slope(np.arange(2.0), np.arange(2.0), np.arange(2)) is None
+    alone = clustered_slope(np.arange(4.0), np.arange(4.0), np.zeros(4, dtype=int))
+    assert alone is not None
+    assert (alone.value, alone.se, alone.bounds(0.05)) == (pytest.approx(1.0), None, None)
+    with pytest.raises(ValueError, match="3, 2, 3"):
+        clustered_slope(np.zeros(3), np.zeros(2), np.zeros(3, dtype=int))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
 
-from servegate.stats.proportions import wilson
+from servegate.stats.proportions import upper_limit, wilson
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,17 @@ def test_contains_the_share_stays_in_range_and_is_symmetric(case: tuple[int, int
 def test_impossible_counts_are_refused(successes: int, n: int) -> None:
     with pytest.raises(ValueError, match="needs"):
         wilson(successes, n)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 12), (0, 59), (1, 20), (3, 7), (7, 7)])
+def test_the_exact_upper_limit_is_clopper_and_pearsons(successes: int, n: int) -> None:
+    """Against statsmodels, whose two-sided 90 % interval has the one-sided 95 % limit as its upper end."""
+    oracle = proportion_confint(successes, n, alpha=0.1, method="beta")[1]
+    assert upper_limit(successes, n) == pytest.approx(1.0 if successes == n else oracle, rel=1e-9)
+
+
+def test_none_of_many_is_the_rule_of_three() -> None:
+    assert upper_limit(0, 12) == pytest.approx(1 - 0.05 ** (1 / 12))
+    assert upper_limit(0, 3000) == pytest.approx(3 / 3000, rel=2e-3)
+    with pytest.raises(ValueError, match="0 <= successes <= n"):
+        upper_limit(3, 2)

@@ -16,6 +16,7 @@ from servegate.domain.records import Json, Record
 
 MOST_ITEMS = 1000
 PER_START = ("--host", "--port", "--served-model-name")
+LARGEST_WEIGHT_BYTES = 4
 _Count = Callable[[LogprobsMeasurement], int]
 
 
@@ -25,6 +26,8 @@ class Arms(Record):
     modes: tuple[str, str]
     parameters: int | None
     parameters_reason: str | None = None
+    parameters_at_least: int | None = None
+    """From the weights that the baseline's engine loaded, four bytes each: known where no config.json is."""
     failed: tuple[int, int] = (0, 0)
     """Windows that an arm did not score, baseline and candidate, over all rounds."""
     clamped: tuple[int, int] = (0, 0)
@@ -85,6 +88,7 @@ def _between(
         arms=Arms(
             modes=(baseline.logprobs_mode, candidate.logprobs_mode),
             parameters=parameters,
+            parameters_at_least=_at_least(evidence),
             parameters_reason=None if parameters is not None else "the model's config.json is not known to the plan",
             failed=_counts(arms, lambda arm: sum(one.status is not ItemStatus.OK for one in arm.windows)),
             clamped=_counts(arms, lambda arm: sum(one.clamped for one in arm.windows)),
@@ -108,6 +112,12 @@ def _noise(arm: LogprobsMeasurement) -> dict[str, Json] | None:
         traffic = own_traffic(again, arm.columns, arm.columns)
         own = own.model_copy(update={"own": traffic, "own_reason": None if traffic else "no sample was scored twice"})
     return own.to_json()
+
+
+def _at_least(evidence: Evidence[LogprobsMeasurement]) -> int | None:
+    engine = evidence.baseline.engine
+    loaded = engine.weights_gib if engine is not None else None
+    return None if loaded is None else int(loaded * 2**30 / LARGEST_WEIGHT_BYTES)
 
 
 def _serving_differs(evidence: Evidence[LogprobsMeasurement]) -> bool | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from servegate.checks.logprobs.pairing import Paired
 from servegate.domain.evidence import Columns
 from servegate.domain.records import Record
-from servegate.stats.clusters import ClusteredMean, clustered_mean
+from servegate.stats.clusters import ClusteredMean, clustered_mean, clustered_slope
 from servegate.stats.divergence import k3, kl_tv_bounds, top_share
 
 ALPHA = 0.05
@@ -20,6 +20,7 @@ PERCENTILES = (0.1, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9)
 """The set that llama.cpp's perplexity tool prints, so that readers can compare; minimum and maximum stand beside it."""
 BUCKETS = (512, 2048, 8192, 32768)
 """Upper ends of the position buckets; the last bucket is open."""
+SLOPE_POSITIONS = 1000
 ONE_CLUSTER = "an interval needs at least two windows"
 
 
@@ -42,6 +43,8 @@ class Bucket(Record):
     ppl_ratio: Interval
     same_top: float | None
     rms_delta_p: float
+    same_top_interval: Interval | None = None
+    rms_delta_p_interval: Interval | None = None
 
 
 class TopBounds(Record):
@@ -86,6 +89,9 @@ class Contrast(Record):
     equal: int = 0
     """Positions whose logprobs are equal to the last bit."""
     buckets: tuple[Bucket, ...] = ()
+    slope: Interval | None = None
+    """Nats that a token loses more for each 1,000 positions further into its window (0: no drift)."""
+    slope_reason: str | None = None
     bounds: TopBounds | None = None
     bounds_reason: str | None = None
     own: OwnTraffic | None = None
@@ -113,6 +119,8 @@ def contrast(paired: Paired, left: Columns, right: Columns) -> Contrast:
         rms_delta_p=_rms(moved, clusters),
         delta_p=_spread(moved),
         equal=int((log_p == log_q).sum()),
+        slope=_slope(loss, paired.position, clusters),
+        slope_reason=None if len(np.unique(paired.position)) > 1 else "all compared tokens stand at one position",
         buckets=_buckets(paired.position, loss, moved, same, clusters),
         bounds=bounds,
         bounds_reason=bounds_reason,
@@ -178,6 +186,15 @@ def _rms(moved: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64]) -> Int
     return Interval(value=rms, low=max(bounds[0], 0.0), high=bounds[1])
 
 
+def _slope(loss: npt.NDArray[np.float64], position: npt.NDArray[np.int64], clusters: npt.NDArray[np.int64]) -> Interval | None:
+    slope = clustered_slope(loss, position / SLOPE_POSITIONS, clusters)
+    if slope is None:
+        return None
+    bounds = slope.bounds(ALPHA)
+    low, high = bounds if bounds is not None else (None, None)
+    return Interval(value=slope.value, low=low, high=high, reason=None if bounds is not None else ONE_CLUSTER)
+
+
 def _same_top(paired: Paired, left: Columns, right: Columns) -> tuple[npt.NDArray[np.float64] | None, str | None]:
     tops = (left["top_id"], right["top_id"])
     if any(top.shape[1] == 0 for top in tops):
@@ -213,6 +230,8 @@ def _buckets(
                     ppl_ratio=_ratio(loss[inside], clusters[inside]),
                     same_top=float(same[inside].mean()) if same is not None else None,
                     rms_delta_p=float(np.sqrt(np.square(moved[inside]).mean())),
+                    same_top_interval=_interval(clustered_mean(same[inside], clusters[inside])) if same is not None else None,
+                    rms_delta_p_interval=_rms(moved[inside], clusters[inside]),
                 )
             )
         first = last or first

@@ -2,7 +2,8 @@
 
 PASS: with 95 % confidence the ratio is below `ppl_ratio_pass`, on enough windows and tokens, every window paired and every
 token with a usable number. FAIL: with 95 % confidence it is above `ppl_ratio_fail`. The rest is for a person. Top tokens,
-changes in probability, KL and total variation inform and never block. A small model only informs, whatever its numbers are.
+changes in probability, KL and total variation inform and never block. A model that is
+small, or of unknown size, only gets information, whatever its numbers are.
 """
 
 from __future__ import annotations
@@ -124,8 +125,17 @@ def _gaps(comparison: Comparison, between: Between) -> tuple[Finding, ...]:
 
 
 def _small(between: Between, limits: Limits) -> tuple[Finding, ...]:
-    size = between.arms.parameters
-    if size is None or size >= limits.smallest_parameters:
+    size, least = between.arms.parameters, limits.smallest_parameters
+    if size is None and (between.arms.parameters_at_least or 0) < least:
+        # Unknown is not large: a toy of which only the name is known would be judged by limits that do not fit it.
+        return (
+            _finding(
+                "size-unknown", Severity.REVIEW,
+                f"how large the model is is not known ({between.arms.parameters_reason}), so logprobs only inform: the limits "
+                f"are made for {least / 1e6:,.0f} M parameters and more (name its config.json as `engine.model_config`)",
+            ),
+        )  # fmt: skip
+    if size is None or size >= least:
         return ()
     return (
         _finding(
@@ -198,6 +208,11 @@ def _remarks(between: Between) -> tuple[Finding, ...]:
         found.append(_finding("own-traffic-heavy-tail", Severity.INFO,
                               f"own traffic: 1 % of the tokens make up {own.top_1_percent:.0%} of the estimate (largest ratio "
                               f"{own.largest_ratio:,.1f}), so it may be far off"))  # fmt: skip
+    slope = between.slope
+    if slope is not None and slope.low is not None and slope.low > 0 and between.distinct_positions >= ENOUGH_EQUAL:
+        found.append(_finding("grows-with-position", Severity.INFO,
+                              f"the loss grows within a window, by {slope.value:.4f} nats for each 1,000 positions (with "
+                              f"95 % confidence by more than {slope.low:.4f}), as with a fault of long contexts"))  # fmt: skip
     return tuple(found)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from servegate.checks.contract import Inputs, MeasureContext
-from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement, Sample, Window
+from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement, Sample, ScoringPass, Window
 from servegate.checks.logprobs.settings import LogprobsSettings, OwnTraffic
 from servegate.domain.evidence import Columns, EngineFacts, ItemStatus, sha256_of_token_ids
 from servegate.domain.workload import CompletionRequest, PromptScore, ScoreRequest
@@ -65,6 +66,7 @@ def measure(probes: Probes, settings: LogprobsSettings, context: MeasureContext[
     salt = f"{context.arm}-{context.step}-{secrets.token_hex(8)}"
     requests = [ScoreRequest(id=one.window_id, token_ids=one.token_ids, cache_salt=salt) for one in inputs.windows]
     random.Random(f"logprobs-{context.step}").shuffle(requests)  # noqa: S311 - an order, not a secret
+    wall_s, client_cpu_s = time.perf_counter(), time.process_time()
     scores = _scored(requests, instrument.score(requests, settings.top_k, settings.concurrency, context.advance))
     rows = _Rows(settings.top_k)
     windows = []
@@ -79,9 +81,21 @@ def measure(probes: Probes, settings: LogprobsSettings, context: MeasureContext[
                 **rows.add(one.token_ids, score),
             )
         )
+    scored = ScoringPass(
+        round=context.step,
+        windows=len(windows),
+        positions=sum(max(window.rows - 1, 0) for window in windows),
+        wall_s=time.perf_counter() - wall_s,
+        client_cpu_s=time.process_time() - client_cpu_s,
+    )
     samples = _samples(probes, instrument, settings, context, rows) if context.step == 0 and settings.own_traffic else ()
     return LogprobsMeasurement(
-        windows=tuple(windows), samples=samples, top_k=settings.top_k, logprobs_mode=mode, columns=rows.columns()
+        windows=tuple(windows),
+        samples=samples,
+        passes=(scored,),
+        top_k=settings.top_k,
+        logprobs_mode=mode,
+        columns=rows.columns(),
     )
 
 

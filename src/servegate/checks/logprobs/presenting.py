@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from servegate.checks.contract import Evidence, remarks
 from servegate.checks.logprobs.comparing import Between
 from servegate.checks.logprobs.contrast import Contrast, Interval
-from servegate.checks.logprobs.record import LogprobsMeasurement
+from servegate.checks.logprobs.judging import LEAST_OWN_SAMPLES, LEAST_OWN_TOKENS
+from servegate.checks.logprobs.record import LogprobsMeasurement, ScoringPass
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.logprobs.tables import buckets, ladder, moved, worst
 from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Point, Section, Series, Text
@@ -30,7 +31,7 @@ def present(
     if between.ppl_ratio is not None:
         blocks += [_facts(between, noise, settings), _figure(between, noise, settings)]
         blocks += [moved(between, noise), buckets(between), *ladder(between, evidence.inputs), worst(comparison)]
-    blocks.append(_how(between, settings))
+    blocks.append(_how(between, settings, _passes(evidence)))
     outcome = outcome_of(findings)
     return Section(
         check="logprobs",
@@ -117,10 +118,11 @@ def _own_facts(between: Between, noise: tuple[Side, ...]) -> list[Fact]:
     own = between.own
     if own is None:
         return []
+    enough = own.tokens >= LEAST_OWN_TOKENS and own.samples >= LEAST_OWN_SAMPLES
     floors = [f"{name.lower()} {side.own.kl.value:.2g}" for name, side in noise if side.own is not None]
     return [
         Fact(
-            name="KL on own traffic (estimate k3)",
+            name="KL on own traffic (estimate k3)" + ("" if enough else ", too few tokens to rely on"),
             value=_shown(own.kl, 5),
             note=f"nats per token over the whole vocabulary, {own.tokens:,} tokens in {own.samples} baseline samples"
             + (f"; scored twice: {', '.join(floors)}" if floors else ""),
@@ -164,11 +166,27 @@ def _figure(between: Between, noise: tuple[Side, ...], settings: LogprobsSetting
     )
 
 
+def _passes(evidence: Evidence[LogprobsMeasurement]) -> tuple[tuple[str, ScoringPass], ...]:
+    sides = (("Baseline", evidence.baseline.measurement), ("Candidate", evidence.candidate.measurement))
+    return tuple(
+        (name, one) for name, side in sides if isinstance(side, LogprobsMeasurement) for one in side.passes if one.wall_s > 0
+    )
+
+
+def _cost(named: tuple[str, ScoringPass]) -> Fact:
+    name, one = named
+    return Fact(
+        name=f"{name}, round {one.round + 1}",
+        value=f"{one.wall_s:.1f} s, {one.positions / one.wall_s:,.0f} positions/s",
+        note=f"servegate's own processor time {one.client_cpu_s:.2f} s, {one.client_cpu_s / one.wall_s:.1%} of it",
+    )
+
+
 def _points(rows: Iterable[tuple[str, Interval | None]]) -> tuple[Point, ...]:
     return tuple(Point(x=name, y=one.value, low=one.low, high=one.high) for name, one in rows if one is not None)
 
 
-def _how(between: Between, settings: LogprobsSettings) -> Fold:
+def _how(between: Between, settings: LogprobsSettings, passes: tuple[tuple[str, ScoringPass], ...]) -> Fold:
     limits = settings.limits
     text = (
         "Both arms score the same token ids; nothing is generated. The perplexity ratio is exp(mean of ln p_baseline - ln "
@@ -179,9 +197,10 @@ def _how(between: Between, settings: LogprobsSettings) -> Fold:
         "All else informs. An exact divergence over the vocabulary is not available from an engine's interface: what is "
         "shown is a bound from the top tokens, or an estimate from drawn answers, and says so."
     )
+    costs = (Facts(facts=tuple(map(_cost, passes))),) if passes else ()
     size = between.arms.parameters
     known = (
         f"{size / 1e6:,.0f} M, counted from config.json" if size is not None else f"unknown ({between.arms.parameters_reason})"
     )
     facts = Facts(facts=(Fact(name="Model parameters", value=known), Fact(name="logprobs-mode", value=between.arms.modes[0])))
-    return Fold(title="How logprobs are judged", blocks=(Text(text=text), facts))
+    return Fold(title="How logprobs are judged", blocks=(Text(text=text), facts, *costs))

@@ -79,6 +79,16 @@ class Sample(Record):
     rows: int = 0
 
 
+class ScoringPass(Record):
+    """What one round over the windows cost: `client_cpu_s` is the processor time of servegate itself, all its threads."""
+
+    round: int
+    windows: int
+    positions: int
+    wall_s: float
+    client_cpu_s: float
+
+
 class LogprobsMeasurement(Measurement):
     """Every round of one arm.
 
@@ -86,10 +96,12 @@ class LogprobsMeasurement(Measurement):
     top_logprob f4[R,k] (likeliest first). Missing ids and ranks are -1, missing logprobs NaN.
     """
 
-    SAMPLES: ClassVar[tuple[str, ...]] = ("windows", "samples")
+    SAMPLES: ClassVar[tuple[str, ...]] = ("windows", "samples", "passes")
 
     windows: tuple[Window, ...]
     samples: tuple[Sample, ...] = ()
+    passes: tuple[ScoringPass, ...] = ()
+    """One a round; empty in records that were made before it was kept."""
     top_k: int
     logprobs_mode: str = "raw_logprobs"
     """What the engine was told to report; without an option, vLLM reports raw logprobs."""

@@ -20,8 +20,8 @@ class Limits(Settings):
     """With fewer compared positions there is no PASS."""
     smallest_clusters: int = Field(default=30, ge=2)
     """With fewer windows (or documents) there is no PASS: an interval from few clusters is a guess."""
-    smallest_parameters: int = Field(default=500_000_000, ge=0)
-    """A smaller model only informs: it has so little margin that these limits, made for larger ones, do not fit it."""
+    smallest_parameters: int = Field(default=1_000_000_000, ge=0)
+    """A smaller model only informs, and one of unknown size too: these limits, made for larger ones, do not fit it."""
     noise_ppl_ratio: float = Field(default=1.01, gt=1)
     """An arm that differs from itself by more makes the measurement invalid."""
     noise_rms_delta_p: float = Field(default=0.05, gt=0, le=1)
@@ -38,7 +38,7 @@ class Corpus(Settings):
     """The text that both arms score."""
 
     file: str = Field(default="corpus.txt", min_length=1)
-    """UTF-8 text, relative to the gate config; a form feed (U+000C) begins a new document."""
+    """UTF-8 text, relative to the gate config; a form feed (U+000C) begins a new document. `hub:wikitext-2` is fetched once."""
     windows: int = Field(default=100, ge=1, le=10_000)
     """So many windows at most, from the start of the file."""
     window_tokens: int = Field(default=2048, ge=32, le=131_072)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from servegate.checks.contract import Inputs
 from servegate.checks.logprobs.comparing import Between
-from servegate.checks.logprobs.contrast import Contrast
+from servegate.checks.logprobs.contrast import Contrast, Interval
 from servegate.checks.logprobs.record import LogprobsInputs, Rung
 from servegate.domain.blocks import Block, Cell, Column, Table
 from servegate.domain.judgement import Comparison
@@ -45,7 +45,9 @@ def buckets(between: Between) -> Table:
             one.ppl_ratio.low,
             one.ppl_ratio.high,
             one.same_top,
+            *_ends(one.same_top_interval),
             one.rms_delta_p,
+            *_ends(one.rms_delta_p_interval),
         )
         for one in between.buckets
     ]
@@ -55,10 +57,27 @@ def buckets(between: Between) -> Table:
         columns=(
             Column(title="Position"), Column(title="Tokens"), Column(title="Perplexity ratio", digits=4),
             Column(title="Low 95 %", digits=4), Column(title="High 95 %", digits=4), Column(title="Same top", percent=True),
+            Column(title="Same top, low", percent=True), Column(title="Same top, high", percent=True),
             Column(title="RMS Δp", percent=True),
+            Column(title="RMS Δp, low", percent=True), Column(title="RMS Δp, high", percent=True),
         ),
         rows=tuple(rows),
+        note=_drift(between),
     )  # fmt: skip
+
+
+def _ends(interval: Interval | None) -> tuple[Cell, Cell]:
+    return (None, None) if interval is None else (interval.low, interval.high)
+
+
+def _drift(between: Between) -> str:
+    slope = between.slope
+    if slope is None:
+        return f"No slope over the position: {between.slope_reason or 'too few tokens'}."
+    text = f"Slope: a token loses {slope.value:+.5f} nats more for each 1,000 positions"
+    if slope.low is None or slope.high is None:
+        return f"{text} (no interval: {slope.reason})."
+    return f"{text} (90 % interval {slope.low:+.5f} to {slope.high:+.5f}, clustered by {between.cluster_unit})."
 
 
 def ladder(between: Between, inputs: Inputs | None) -> list[Block]:

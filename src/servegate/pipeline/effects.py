@@ -1,0 +1,153 @@
+"""The smallest effects that a gate finds four times in five, from the spread it shows when nothing changed.
+
+Each figure is where the rule that the check applies (its limit plus the reach of its interval) is met with probability 80 %.
+The spread is that of A/A runs. A real change brings a spread of its own, so these figures are the best case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from servegate.checks.accuracy.settings import AccuracySettings
+from servegate.checks.logprobs.settings import LogprobsSettings
+from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.domain.calibration import AaRun, Effect
+from servegate.domain.judgement import Comparison
+from servegate.domain.records import Settings
+from servegate.stats.intervals import POWER, never_seen_bound, normal_quantile
+from servegate.stats.ratios import log_ratio
+from servegate.stats.spread import StartSpread
+
+PASS_ALPHA, FAIL_ALPHA = 0.05, 0.01
+"""As the check `accuracy` judges."""
+SMALL_MODEL, NOT_JUDGED = "small_model", "throughput_not_judged"
+"""Flags of a row: why a check neither passes nor fails there."""
+
+
+def spreads(comparisons: Mapping[str, Comparison], settings: Mapping[str, Settings]) -> dict[str, Any]:
+    """Return `speeds`, `accuracies` and `spreads` of one run, for its row; what a run does not show is not in it."""
+    found: dict[str, float] = {}
+    accuracies: tuple[float, ...] = ()
+    accuracy, logprobs, prompts = (comparisons.get(name) for name in ("accuracy", "logprobs", "prompts"))
+    if accuracy is not None and "drop_sd" in accuracy.estimates:
+        found |= {"accuracy_sd": accuracy.estimates["drop_sd"].value, "accuracy_n": float(accuracy.n)}
+        named = [accuracy.estimates.get(f"accuracy_{arm}") for arm in ("baseline", "candidate")]
+        accuracies = tuple(one.value for one in named if one is not None)
+    ratio = logprobs.estimates.get("ppl_ratio") if logprobs is not None else None
+    if logprobs is not None and ratio is not None and ratio.high is not None:
+        found |= {"logprobs_reach": math.log(ratio.high / ratio.value), "logprobs_n": float(logprobs.n)}
+        parameters = (logprobs.candidate.get("arms") or {}).get("parameters")
+        limits = settings["logprobs"]
+        if parameters is not None and isinstance(limits, LogprobsSettings):
+            found[SMALL_MODEL] = float(parameters < limits.limits.smallest_parameters)
+    if prompts is not None:
+        contracts = prompts.candidate.get("contracts") or {}
+        found |= {"contracts_kept": float(contracts.get("kept", 0)), "contracts": float(sum(contracts.values()))}
+    throughput = comparisons.get("throughput")
+    if throughput is not None and throughput.candidate.get("not_judged"):
+        found[NOT_JUDGED] = 1.0
+    return {"speeds": _speeds(throughput), "accuracies": accuracies, "spreads": found}
+
+
+def _speeds(comparison: Comparison | None) -> tuple[tuple[float, ...], ...]:
+    """Return the windows of both starts at the judged concurrency; none where the check calls them INVALID."""
+    if comparison is None:
+        return ()
+    at = comparison.candidate.get("judged_at")
+    points = [point for point in comparison.candidate.get("points", ()) if point["concurrency"] == at]
+    if not points or points[0].get("invalid"):
+        return ()
+    items = [item for item in comparison.items if item["concurrency"] == at]
+    sides = tuple(tuple(item[f"{arm}_output_tokens_per_second"] for item in items) for arm in ("baseline", "candidate"))
+    return sides if all(sides) and min(map(min, sides)) > 0 else ()
+
+
+def effects(rows: Sequence[AaRun], settings: Mapping[str, Settings], restart: StartSpread | None) -> tuple[Effect, ...]:
+    """Return the smallest effects of every check that is on and has one."""
+    found: list[Effect] = []
+    for name, one in settings.items():
+        if isinstance(one, AccuracySettings):
+            found += _accuracy(rows, one)
+        elif isinstance(one, ThroughputSettings):
+            found.append(_throughput(rows, one, restart))
+        elif isinstance(one, LogprobsSettings):
+            found += _logprobs(rows, one)
+        elif name == "prompts":
+            found.append(_contracts(rows))
+    return tuple(found)
+
+
+def _known(rows: Sequence[AaRun], name: str) -> list[float]:
+    return [row.spreads[name] for row in rows if name in row.spreads]
+
+
+def _accuracy(rows: Sequence[AaRun], settings: AccuracySettings) -> list[Effect]:
+    spread, counts = _known(rows, "accuracy_sd"), _known(rows, "accuracy_n")
+    limits = settings.limits
+    failing, passing = "an accuracy drop of this FAILs", "an accuracy drop of this is not passed"
+    if not spread or not counts or min(counts) < 1:
+        reason = "no run has a paired accuracy"
+        return [_none("accuracy", "drop that FAILs", "points", failing, reason)]
+    n = int(min(counts))
+    sd = math.sqrt(sum(value**2 for value in spread) / len(spread)) / 100
+    power = normal_quantile(POWER) * sd / math.sqrt(n)
+
+    def reach(alpha: float) -> float:
+        return max(normal_quantile(1 - alpha) * sd / math.sqrt(n), never_seen_bound(n, alpha))
+
+    # A drop that would also pass is passed, so the drop that FAILs lies beyond the one that is not passed.
+    held = max(limits.pass_drop_points / 100 - reach(PASS_ALPHA) + power, 0.0)
+    failed = max(limits.fail_drop_points / 100 + reach(FAIL_ALPHA) + power, held)
+    return [
+        Effect(check="accuracy", name="drop that FAILs", value=100 * failed, unit="points", n=n, meaning=failing),
+        Effect(check="accuracy", name="drop that is not passed", value=100 * held, unit="points", n=n, meaning=passing),
+    ]
+
+
+def _throughput(rows: Sequence[AaRun], settings: ThroughputSettings, restart: StartSpread | None) -> Effect:
+    name, meaning = "throughput ratio that FAILs", "candidate over baseline at or below this FAILs"
+    if any(_known(rows, NOT_JUDGED)):
+        return _none("throughput", name, "ratio", meaning, "speed is not judged on this machine, so nothing about it FAILs")
+    ratios = [log_ratio(*row.speeds, settings.limits.restart_sd) for row in rows if len(row.speeds) == 2]
+    known = [(bounds, ratio) for ratio in ratios if (bounds := ratio.bounds(0.05)) is not None and ratio.se is not None]
+    if not known:
+        return _none("throughput", name, "ratio", meaning, "no run has two valid windows in each arm")
+    reach = sum(math.log(bounds[1]) - ratio.value for bounds, ratio in known) / len(known)
+    # What the ratio really varies by: where restarts spread more than the limits assume, that counts.
+    excess = 2 * max(restart.sd**2 - settings.limits.restart_sd**2, 0.0) if restart else 0.0
+    spread = math.sqrt(sum((ratio.se or 0.0) ** 2 for _, ratio in known) / len(known) + excess)
+    value = settings.limits.fail_ratio * math.exp(-reach - normal_quantile(POWER) * spread)
+    return Effect(check="throughput", name=name, value=value, unit="ratio", n=len(known), meaning=meaning)
+
+
+def _logprobs(rows: Sequence[AaRun], settings: LogprobsSettings) -> list[Effect]:
+    name, meaning = "perplexity ratio that FAILs", "candidate over baseline at or above this FAILs"
+    reaches, limits = _known(rows, "logprobs_reach"), settings.limits
+    if not reaches:
+        return [_none("logprobs", name, "ratio", meaning, "no run has a perplexity ratio with an interval")]
+    if any(_known(rows, SMALL_MODEL)):
+        return [_none("logprobs", name, "ratio", meaning, "a model of this size only gets information from logprobs")]
+    n, reach = int(min(_known(rows, "logprobs_n"))), max(reaches)
+    power = reach * normal_quantile(POWER) / normal_quantile(1 - PASS_ALPHA)
+    held = max(limits.ppl_ratio_pass * math.exp(power - reach), 1.0)
+    failed = max(limits.ppl_ratio_fail * math.exp(reach + power), held)
+    passing = "candidate over baseline of this is not passed"
+    return [
+        Effect(check="logprobs", name=name, value=failed, unit="ratio", n=n, meaning=meaning),
+        Effect(check="logprobs", name="perplexity ratio that is not passed", value=held, unit="ratio", n=n, meaning=passing),
+    ]
+
+
+def _contracts(rows: Sequence[AaRun]) -> Effect:
+    name, meaning = "contract breaks", "a change that breaks this share of the contracts for good breaks at least one"
+    kept = _known(rows, "contracts_kept")
+    n = int(min(kept, default=0))
+    if n < 1:
+        return _none("prompts", name, "share", meaning, "no contract is kept in every round of an A/A run")
+    return Effect(check="prompts", name=name, value=-math.expm1(math.log(1 - POWER) / n), unit="share", n=n, meaning=meaning)
+
+
+def _none(check: str, name: str, unit: str, meaning: str, reason: str) -> Effect:
+    return Effect(check=check, name=name, value=None, unit=unit, n=0, meaning=meaning, reason=reason)
