@@ -64,8 +64,10 @@ def test_one_window_is_shown_but_not_judged() -> None:
     comparison = compared(recorded("bf16"), recorded("fp8_per_channel"))
     assert at(comparison).low is None
     assert comparison.n == 0
-    (finding,) = judge(comparison, SETTINGS)
+    unseen, finding = judge(comparison, SETTINGS)
     assert (finding.code, finding.severity) == ("throughput/not-judged-no-interval", Severity.INFO)
+    assert (unseen.code, unseen.severity) == ("throughput/unobserved", Severity.REVIEW)
+    assert "other processes on the card (not recorded)" in unseen.message
 
 
 def test_a_clear_loss_fails_and_names_its_windows() -> None:
