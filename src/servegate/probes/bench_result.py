@@ -129,7 +129,7 @@ class _Request:
 def _completed(result: dict[str, Any], completed: int) -> list[_Request]:
     """Return the requests that were completed."""
     names = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
-    lists = [result.get(name) for name in names]
+    lists: list[Any] = [result.get(name) for name in names]
     for name, values in zip(names, lists, strict=True):
         if not isinstance(values, list) or len(values) != result["num_prompts"]:
             raise ValueError(f"{name} is no list of {result['num_prompts']} values, one a request")
