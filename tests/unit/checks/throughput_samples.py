@@ -13,15 +13,11 @@ from servegate.domain.evidence import EngineFacts, NotMeasured
 from tests.unit.samples import engine_facts, manifest
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "throughput" / "h200-qwen3-8b.json"
-TELEMETRY = {
-    "cards": [
-        {
-            "uuid": "GPU-00000000", "samples": 20, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 3201.0, "temperature_c": 50.0,
-            "power_w": 500.0, "energy_j": 500.0, "throttled": {},
-        }
-    ],
-    "foreign_processes": [], "foreign_cpu_cores": 0.1, "cpu_cores": 16,
+CARD = {
+    "uuid": "GPU-00000000", "samples": 20, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 3201.0, "temperature_c": 50.0,
+    "power_w": 500.0, "energy_j": 500.0, "throttled": {},
 }  # fmt: skip
+TELEMETRY = {"cards": [CARD], "foreign_processes": [], "foreign_cpu_cores": 0.1, "cpu_cores": 16}
 """A machine that is in order."""
 LATENCIES = {"mean": 10.0, "p50": 9.0, "p90": 11.0, "p95": 12.0, "p99": 14.0}
 

@@ -87,7 +87,7 @@ def _noise(between: SpeedContrast, settings: ThroughputSettings) -> str:
 
 
 def _restarts(limits: Limits) -> str:
-    source = "is assumed" if "restart_sd" not in limits.model_fields_set else "as the config says"
+    source = "is assumed until it was calibrated here" if limits.restart_sd == Limits().restart_sd else "as the config says"
     return f"{limits.restart_sd:.1%} between starts {source}"
 
 
