@@ -122,6 +122,26 @@ def test_failed_and_short_answers_are_counted_and_nothing_is_estimated(recorded:
     assert sum(window.output_tokens for window in windows) == tokens
 
 
+def test_a_result_of_an_older_tool_is_read_by_the_keys_it_has(recorded: Path) -> None:
+    """No `failed`, and a goodput key with a colon in its name, as older copies of the tool wrote."""
+    old = json.loads(recording(recorded, completed=7, total_output_tokens=112))
+    del old["failed"]
+    old["request_goodput:"] = None
+    old["output_lens"][2], old["errors"][2] = 0, "Never received a valid chunk"
+    (window,) = read_bench(json.dumps(old).encode(), SPEC, ())[0].windows
+    assert (window.requests, window.completed, window.failed) == (8, 7, 1)
+    del old["itls"]
+    with pytest.raises(ValueError, match="itls is no list"):
+        read_bench(json.dumps(old).encode(), SPEC, ())
+
+
+def test_tokens_are_the_servers_count_and_not_the_number_of_chunks(recorded: Path) -> None:
+    content = (recorded / "bench" / "vllm-0.32.0.c4.json").read_bytes()
+    assert {len(times) + 1 for times in json.loads(content)["itls"]} == {3}
+    (window,) = read_bench(content, SPEC, ())[0].windows
+    assert (window.output_tokens, window.wrong_lengths) == (8 * 16, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -189,6 +209,14 @@ def test_the_hit_rate_is_what_the_counters_gained_during_the_point(
 
     (result,) = generator(server, tmp_path, Bench(recording(recorded), act=act)).load(SPEC).windows
     assert (result.prefix_cache_hit_rate, result.prefix_cache_hit_rate_reason) == (0.5, None)
+
+
+def test_requests_of_somebody_else_are_counted_by_the_engine(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:
+    """The engine finished 11 requests while the tool sent 8, and one ran before the tool began."""
+    bench = Bench(recording(recorded), act=lambda: setattr(server, "finished", 111.0))
+    server.finished, server.running = 100.0, 1.0
+    (window,) = generator(server, tmp_path, bench).load(SPEC).windows
+    assert window.foreign_requests == 4
 
 
 def test_two_points_share_no_salt(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class Limits(Settings):
     """Arms whose windows differ by a larger share of generated tokens are not comparable."""
     prefix_cache_hit_rate: float = Field(default=0.01, ge=0, le=1)
     """A window that took more of its prompts from the prefix cache measured the cache."""
-    clock_share: float = Field(default=0.03, ge=0, le=1)
+    clock_share: float = Field(default=0.05, ge=0, le=1)
     """Arms whose cards ran at clocks that differ by a larger share, with no power cap to explain it, are not comparable."""
     throttled_share: float = Field(default=0.05, ge=0, le=1)
     """A window in which the card was too hot, or braked by hardware, for a larger share of the time is void."""
