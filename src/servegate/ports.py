@@ -20,7 +20,7 @@ from servegate.domain.workload import (
     Endpoint,
     Evaluation,
     EvaluationSpec,
-    LoadResult,
+    Load,
     LoadSpec,
     PromptScore,
     Rendered,
@@ -59,8 +59,8 @@ class PromptLogprobs(Protocol):
 class LoadGenerator(Protocol):
     """Loads the endpoint and reports throughput and latency."""
 
-    def load(self, spec: LoadSpec) -> LoadResult:
-        """Run one point. Raises MeasurementError when the tool fails or its result is unreadable."""
+    def load(self, spec: LoadSpec) -> Load:
+        """Run one point, all its windows. Raises MeasurementError when the tool fails or its result is unreadable."""
 
 
 class Evaluator(Protocol):

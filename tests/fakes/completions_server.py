@@ -39,6 +39,8 @@ class CompletionsServer:
     most_in_flight: int = 0
     queries: float = 0.0
     hits: float = 0.0
+    finished: float | None = None
+    running: float = 0.0
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     @property
@@ -80,6 +82,8 @@ class CompletionsServer:
     async def metrics(self, _: web.Request) -> web.StreamResponse:
         labels = f'{{engine="0",model_name="{MODEL}"}}'
         page = f"vllm:prefix_cache_queries_total{labels} {self.queries}\nvllm:prefix_cache_hits_total{labels} {self.hits}\n"
+        if self.finished is not None:
+            page += f"vllm:request_success_total{labels} {self.finished}\nvllm:num_requests_running{labels} {self.running}\n"
         return web.Response(text=page)
 
 

@@ -1,4 +1,4 @@
-"""The table of field faults names tests that exist, and every case of its four sections."""
+"""The table of field faults names tests that exist, and every case of its five sections."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 README = (TESTS / "README.md").read_text()
 HERE = "unit/checks/test_prompts_compare.py"
-ROWS = re.findall(r"^\| ([CEGL]\d+) \|[^|]*\| (.*) \|$", README, re.MULTILINE)
+ROWS = re.findall(r"^\| ([CEGHL]\d+) \|[^|]*\| (.*) \|$", README, re.MULTILINE)
 
 
 def test_every_case_has_a_row() -> None:
-    sizes = {"C": 11, "E": 7, "G": 18, "L": 7}
+    sizes = {"C": 11, "E": 7, "G": 18, "H": 12, "L": 7}
     assert [case for case, _ in ROWS] == [f"{letter}{n}" for letter, size in sizes.items() for n in range(1, size + 1)]
 
 

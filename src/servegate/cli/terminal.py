@@ -71,7 +71,8 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
     lines.append(f"  {printable(verdict.headline)}\n\n")
     for name, check in verdict.checks.items():
         lines.append(f"{name:12} ")
-        lines.append(f"{check.outcome.value.replace('_', ' '):14}", style=STYLES[check.outcome])
+        word = "not judged" if verdict.not_judged(name) else check.outcome.value.replace("_", " ")
+        lines.append(f"{word:14}", style=STYLES[check.outcome])
         lines.append("\n" if check.counts else " informs only\n")
     scope = verdict.scope
     lines.append(printable(f"\nvalid for {scope.gpu}; engine {scope.engine}; kernels: {scope.kernels}"), style="dim")

@@ -12,19 +12,22 @@ from pathlib import Path
 from servegate.artifacts import RunDirectory
 from servegate.cli.tasks import check_tasks
 from servegate.config import Resolved
-from servegate.domain.arms import Arm
+from servegate.domain.arms import Arm, Role
 from servegate.domain.evidence import EngineFacts, Manifest
 from servegate.engines.environment import engine_environment
 from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
 from servegate.engines.served_files import served_files
 from servegate.engines.vllm import VllmEngine, find_executable
+from servegate.errors import RunnerError
 from servegate.manifest import collect
+from servegate.nvml import Absent, opened
 from servegate.pipeline import Measuring
 from servegate.ports import Probes, Progress, Session
 from servegate.probes.completions import HttpCompletions
 from servegate.probes.evaluator import LmEval
 from servegate.probes.load_generator import VllmBench
 from servegate.probes.prompt_logprobs import HttpPromptLogprobs
+from servegate.probes.telemetry import Watch, visible_cards
 from servegate.subprocesses import Completed, run
 
 TOOL_TIMEOUT_S = 4 * 3600.0
@@ -51,7 +54,7 @@ def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], M
             request_timeout_s=found.engine.request_timeout_s,
             progress=progress.say,
         )
-        probes = _ProbeMaker(directory, found.engine.request_timeout_s)
+        probes = _ProbeMaker(directory, found.engine.request_timeout_s, found.plan.arms[Role.BASELINE.value])
         return Measuring(found, directory, engine, probes, _manifest, progress)
 
     return make
@@ -67,15 +70,25 @@ def lm_eval_executable() -> str:
 class _ProbeMaker:
     directory: RunDirectory
     request_timeout_s: float
+    baseline: Arm
+    """Its own `vllm bench serve` loads both arms: a tool that changes with the engine would be measured with it."""
 
     def __call__(self, session: Session, arm: Arm, check: str) -> Probes:
         raw = self.directory.raw_directory(arm.name, check)
-        executable = find_executable(arm.executable, os.environ.get("PATH"))
+        executable = find_executable(self.baseline.executable, os.environ.get("PATH"))
         return Probes(
             completions=HttpCompletions(
                 session.endpoint, request_timeout_s=self.request_timeout_s, ensure_alive=session.ensure_alive
             ),
-            load_generator=VllmBench(session.endpoint, executable, raw, TOOL_TIMEOUT_S, _run_tool, arm.environment),
+            load_generator=VllmBench(
+                session.endpoint,
+                executable,
+                raw,
+                TOOL_TIMEOUT_S,
+                _run_tool,
+                self.baseline.environment,
+                watch=_watch(arm),
+            ),
             evaluator=LmEval(
                 session.endpoint,
                 lm_eval_executable(),
@@ -88,6 +101,16 @@ class _ProbeMaker:
                 session.endpoint, request_timeout_s=self.request_timeout_s, ensure_alive=session.ensure_alive
             ),
         )
+
+
+def _watch(arm: Arm) -> Watch:
+    """Return what is looked at while an arm is loaded: the cards it may use, or why none can be asked."""
+    try:
+        nvml = opened()
+        cards = () if isinstance(nvml, Absent) else visible_cards(nvml.devices(), {**os.environ, **arm.environment})
+    except RunnerError as error:
+        return Watch(Absent(error.what), ())
+    return Watch(nvml, cards)
 
 
 def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None, check: bool) -> Completed:

@@ -153,6 +153,12 @@ class Verdict(Record):
     accepted: tuple[Json, ...] = ()
     inputs: dict[str, str] = {}
 
+    def not_judged(self, check: str) -> bool:
+        """Return whether a check measured and said itself that it does not judge, with nothing else for a person to read."""
+        own = [finding for finding in self.findings if finding.check == check]
+        said = any(finding.code.startswith(f"{check}/not-judged-") for finding in own)
+        return said and all(finding.severity is Severity.INFO for finding in own)
+
 
 def worst(outcomes: tuple[Outcome, ...]) -> Outcome:
     """Return the outcome that decides; of nothing, REVIEW: absence of evidence is never PASS."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -131,7 +132,7 @@ class Model:
         self.max_model_len = int(options.get("max-model-len", "4096"))
         self.fault = fault
         self.lock = threading.Lock()
-        self.completions = self.prompt_tokens = self.generated_tokens = 0
+        self.completions = self.prompt_tokens = self.generated_tokens = self.finished = 0
         answers = os.environ.get("FAKE_VLLM_ANSWERS")
         self.answers: dict[str, str] = json.loads(Path(answers).read_text("utf-8")) if answers else {}
 
@@ -266,6 +267,7 @@ class Handler(BaseHTTPRequestHandler):
                 "prefix_cache_hits_total": 0,
                 "prompt_tokens_total": model.prompt_tokens,
                 "generation_tokens_total": model.generated_tokens,
+                "request_success_total": model.finished,
                 "num_requests_running": 0,
             }
             page = "".join(f"vllm:{name}{labels} {float(value)}\n" for name, value in counters.items())
@@ -357,6 +359,7 @@ class Handler(BaseHTTPRequestHandler):
         sent, produced = sum(map(len, prompts)), sum(map(len, made))
         with self.model.lock:
             self.model.prompt_tokens += sent
+            self.model.finished += len(prompts)
             self.model.generated_tokens += produced
         usage = {
             "prompt_tokens": sent,
@@ -591,8 +594,11 @@ def bench(options: dict[str, str]) -> int:
     }  # fmt: skip
     if "save-detailed" in options:
         document |= {
-            "input_lens": [inputs] * count, "output_lens": [result.get("tokens", 0) for result in results], "ttfts": ttfts,
-            "itls": itls, "start_times": [result["begun"] for result in results], "generated_texts": [""] * count,
+            "input_lens": [inputs] * count, "output_lens": [result.get("tokens", 0) for result in results],
+            "ttfts": [r["times"][0] - r["begun"] if not r["error"] else 0.0 for r in results],
+            "itls": [[b - a for a, b in itertools.pairwise(r.get("times", []))] for r in results],
+            "latencies": [r["times"][-1] - r["begun"] if not r["error"] else 0.0 for r in results],
+            "start_times": [result["begun"] for result in results], "generated_texts": [""] * count,
             "errors": [result["error"] for result in results],
         }  # fmt: skip
     wanted = [float(each) for each in options.get("metric-percentiles", "99").split(",")]

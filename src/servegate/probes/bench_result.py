@@ -1,19 +1,32 @@
 """The argv of `vllm bench serve` and the result file it writes; pure functions, tested on recorded files.
 
 Written for vLLM 0.25 to 0.32, whose flags and result keys used here are the same.
+
+A start of the tool costs more than a window of load (about 20 s against 5 s on an H200), so one run of it serves all windows
+of a point. The tool keeps the time of every request, and the run is cut where the requests end: the requests that are done
+first are the lead-in, which fills the engine and is not counted; the next `requests` are the first window, and so on. A
+window lasts from the end of the one before it to the end of its own last request. In a closed loop that is its time: there
+is no gap between windows, no overlap, and no cold start in any of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from servegate.domain.records import Json
 from servegate.domain.strict_json import parse_json
-from servegate.domain.workload import Endpoint, LoadResult, LoadSpec
+from servegate.domain.workload import Endpoint, Load, LoadResult, LoadSpec
 from servegate.probes.tools import compact
 
 PERCENTILES = (50, 90, 95, 99)
+AGREEMENT = 0.05
+"""The tool's own speed may differ by this share from what its times of requests add up to."""
 PINNED_SAMPLING: dict[str, Json] = {
     "temperature": 0.0,
     "top_p": 1.0,
@@ -47,7 +60,7 @@ def bench_argv(executable: str, endpoint: Endpoint, spec: LoadSpec, result_path:
         "--random-range-ratio=0.0",
         "--random-prefix-len=0",
         "--ignore-eos",
-        f"--num-prompts={spec.requests}",
+        f"--num-prompts={spec.total}",
         f"--max-concurrency={spec.concurrency}",
         "--request-rate=inf",
         "--num-warmups=0",
@@ -65,8 +78,16 @@ def bench_argv(executable: str, endpoint: Endpoint, spec: LoadSpec, result_path:
     )
 
 
-def read_bench(content: bytes, spec: LoadSpec, command: tuple[str, ...]) -> LoadResult:
-    """Return what a result file says about a point.
+@dataclass(frozen=True)
+class Span:
+    """From when to when a window lasted, in seconds of the tool's monotonic clock."""
+
+    started_s: float
+    ended_s: float
+
+
+def read_bench(content: bytes, spec: LoadSpec, command: tuple[str, ...]) -> tuple[Load, tuple[Span, ...]]:
+    """Return what a result file says about a point: its windows, a row a request, and when each window was.
 
     Raises:
         ValueError: it is not strict JSON, lacks a number, contradicts itself, is about another point, or nothing completed.
@@ -76,33 +97,127 @@ def read_bench(content: bytes, spec: LoadSpec, command: tuple[str, ...]) -> Load
         raise ValueError("the result is no JSON object")
     requests, completed = _count(result, "num_prompts"), _count(result, "completed")
     failed = _count(result, "failed") if "failed" in result else requests - completed
-    if requests != spec.requests or result.get("max_concurrency") != spec.concurrency:
+    if requests != spec.total or result.get("max_concurrency") != spec.concurrency:
         raise ValueError(f"the result is about {requests} requests at {result.get('max_concurrency')!r} in flight")
     if completed == 0:
         raise ValueError(f"none of {requests} requests was completed{_first_error(result)}")
     if completed + failed != requests:
         raise ValueError(f"{completed} completed and {failed} failed requests are not {requests}")
+    _positive(result, "duration")
+    for metric in ("ttft", "tpot", "itl", "e2el"):
+        _number(result, f"p50_{metric}_ms")
+    done = _completed(result, completed)
+    span_s = max(each.ended_s for each in done) - min(each.started_s for each in done)
+    stated = _positive(result, "output_throughput")
+    if failed == 0:  # a request that failed late lengthens the tool's duration and brings nothing
+        _agrees(stated, sum(each.tokens for each in done), span_s)
+    return _cut(sorted(done, key=lambda each: each.ended_s), failed, spec, command)
+
+
+@dataclass(frozen=True)
+class _Request:
+    started_s: float
+    ended_s: float
+    ttft_s: float
+    itls_s: Sequence[float]
+    prompt_tokens: int
+    tokens: int
+
+    @property
+    def tpot_ms(self) -> float:
+        return 1000 * (self.ended_s - self.started_s - self.ttft_s) / (self.tokens - 1) if self.tokens > 1 else np.nan
+
+
+def _completed(result: dict[str, Any], completed: int) -> list[_Request]:
+    """Return the requests that were completed."""
+    names = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
+    lists: list[Any] = [result.get(name) for name in names]
+    for name, values in zip(names, lists, strict=True):
+        if not isinstance(values, list) or len(values) != result["num_prompts"]:
+            raise ValueError(f"{name} is no list of {result['num_prompts']} values, one a request")
+    latencies = result.get("latencies")
+    if not isinstance(latencies, list) or len(latencies) != result["num_prompts"]:
+        latencies = [None] * result["num_prompts"]  # since 0.32; before, the times between tokens add up to it
+    found = []
+    for started, ttft, itls, sent, brought, error, whole in zip(*lists, latencies, strict=True):
+        if error or not brought:
+            continue
+        numbers = (started, ttft, *itls, 0.0 if whole is None else whole) if isinstance(itls, list) else (None,)
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 for value in numbers):
+            raise ValueError("start_times, ttfts and itls hold something else than times")
+        if type(sent) is not int or type(brought) is not int or sent < 0 or brought < 0:
+            raise ValueError("input_lens and output_lens hold something else than numbers of tokens")
+        found.append(_Request(started, started + (ttft + sum(itls) if whole is None else whole), ttft, itls, sent, brought))
+    if len(found) != completed:
+        raise ValueError(f"completed is {completed}, but {len(found)} requests brought tokens and no error")
+    total = _count(result, "total_output_tokens")
+    if sum(each.tokens for each in found) != total:
+        raise ValueError(f"total_output_tokens is {total}, but output_lens add up to {sum(each.tokens for each in found)}")
+    return found
+
+
+def _agrees(stated: float, tokens: int, seconds: float) -> None:
+    """Hold the tool's own speed against the one that its times add up to: else the times are not what they seem."""
+    if seconds <= 0 or abs(tokens / seconds / stated - 1) > AGREEMENT:
+        raise ValueError(f"output_throughput is {stated}, but {tokens} tokens came within {seconds:.3f} s of requests")
+
+
+def _cut(ordered: list[_Request], failed: int, spec: LoadSpec, command: tuple[str, ...]) -> tuple[Load, tuple[Span, ...]]:
+    counted = ordered[spec.lead_in :] or ordered
+    ended = ordered[spec.lead_in - 1].ended_s if 0 < spec.lead_in < len(ordered) else min(each.started_s for each in ordered)
+    windows, spans = [], []
+    parts = [counted[first : first + spec.requests] for first in range(0, len(counted), spec.requests)]
+    for index, part in enumerate(parts):
+        span = Span(ended, part[-1].ended_s)
+        ended = span.ended_s
+        if span.ended_s <= span.started_s:
+            raise ValueError(f"window {index} has no length: its requests ended when the ones before it did")
+        last = index == len(parts) - 1
+        windows.append(_window(part, span, failed if last else 0, first_row=index * spec.requests, spec=spec, command=command))
+        spans.append(span)
+    columns = {
+        "ttft_ms": _floats(1000 * each.ttft_s for each in counted),
+        "tpot_ms": _floats(each.tpot_ms for each in counted),
+        "e2e_ms": _floats(1000 * (each.ended_s - each.started_s) for each in counted),
+        "tokens": np.asarray([each.tokens for each in counted], dtype="<i4"),
+    }
+    return Load(tuple(windows), columns), tuple(spans)
+
+
+def _window(
+    part: list[_Request], span: Span, failed: int, *, first_row: int, spec: LoadSpec, command: tuple[str, ...]
+) -> LoadResult:
+    tokens, seconds = sum(each.tokens for each in part), span.ended_s - span.started_s
     return LoadResult(
-        requests=requests,
-        completed=completed,
+        requests=len(part) + failed,
+        completed=len(part),
         failed=failed,
-        input_tokens=_count(result, "total_input_tokens"),
-        output_tokens=_total(result, "total_output_tokens", "output_lens"),
-        duration_s=_positive(result, "duration"),
-        output_tokens_per_second=_positive(result, "output_throughput"),
-        ttft_ms=_percentiles(result, "ttft"),
-        tpot_ms=_percentiles(result, "tpot"),
-        itl_ms=_percentiles(result, "itl"),
-        e2e_latency_s={name: value / 1000 for name, value in _percentiles(result, "e2el").items()},
+        input_tokens=sum(each.prompt_tokens for each in part),
+        output_tokens=tokens,
+        duration_s=seconds,
+        output_tokens_per_second=tokens / seconds,
+        ttft_ms=_percentiles([1000 * each.ttft_s for each in part]),
+        tpot_ms=_percentiles([each.tpot_ms for each in part if each.tokens > 1]),
+        itl_ms=_percentiles([1000 * each for request in part for each in request.itls_s]),
+        e2e_latency_s=_percentiles([each.ended_s - each.started_s for each in part]),
+        wrong_lengths=sum(each.tokens != spec.output_tokens for each in part),
+        first_row=first_row,
+        rows=len(part),
         command=command,
     )
 
 
-def _percentiles(result: dict[str, Any], metric: str) -> dict[str, float]:
-    return {
-        name: _number(result, f"{name}_{metric}_ms")
-        for name in ("mean", "std", *(f"p{percentile}" for percentile in PERCENTILES))
-    }
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    """Return mean, standard deviation and percentiles, interpolated between neighbours as the tool does; {} of nothing."""
+    if not values:
+        return {}
+    array = np.asarray(values, dtype=np.float64)
+    shares = dict(zip(PERCENTILES, np.percentile(array, PERCENTILES), strict=True))
+    return {"mean": float(array.mean()), "std": float(array.std())} | {f"p{name}": float(v) for name, v in shares.items()}
+
+
+def _floats(values: Any) -> npt.NDArray[np.float32]:
+    return np.fromiter(values, dtype="<f4")
 
 
 def _number(result: dict[str, Any], name: str) -> float:
@@ -124,14 +239,6 @@ def _count(result: dict[str, Any], name: str) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{name} is {value!r}")
     return value
-
-
-def _total(result: dict[str, Any], name: str, lengths: str) -> int:
-    """Return a total and check it against the lengths per request, when the result holds them."""
-    total, each = _count(result, name), result.get(lengths)
-    if isinstance(each, list) and all(type(length) is int for length in each) and sum(each) != total:
-        raise ValueError(f"{name} is {total}, but {lengths} add up to {sum(each)}")
-    return total
 
 
 def _first_error(result: dict[str, Any]) -> str:

@@ -17,12 +17,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from servegate.domain.records import Json
-from servegate.domain.workload import Endpoint, LoadResult, LoadSpec
+from servegate.domain.workload import Endpoint, Load, LoadResult, LoadSpec
 from servegate.errors import MeasurementError
 from servegate.http import Call, HttpClient, HttpError
-from servegate.probes.bench_result import PINNED_SAMPLING, bench_argv, read_bench
-from servegate.probes.metrics import hit_rate, read_prefix_cache
+from servegate.probes.bench_result import PINNED_SAMPLING, Span, bench_argv, read_bench
+from servegate.probes.metrics import (
+    FINISHED,
+    PREEMPTIONS,
+    PROMPT_TOKENS,
+    QUEUE_S,
+    QUEUED,
+    RUNNING,
+    WAITING,
+    Counters,
+    cache_of,
+    gained,
+    hit_rate,
+    read_counters,
+)
 from servegate.probes.reply_parts import error_of
+from servegate.probes.telemetry import Sampler, Watch
 from servegate.probes.tools import Runner, failure, run_tool
 
 LABEL = re.compile(r"[a-z0-9-]+")
@@ -46,11 +60,12 @@ class VllmBench:
         environment: Mapping[str, str],
         *,
         request_timeout_s: float = 600.0,
+        watch: Watch | None = None,
     ) -> None:
         """Keep the settings.
 
         `timeout_s` limits one point, `request_timeout_s` one request of its warm-up; `environment` is laid over
-        servegate's own for the tool.
+        servegate's own for the tool; `watch` looks at the machine meanwhile (None: nobody does, and the result says so).
         """
         self._endpoint = endpoint
         self._executable = executable
@@ -58,11 +73,12 @@ class VllmBench:
         self._timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
         self._runner = runner
+        self._watch = watch
         self._environment = dict(environment)
         if Path(endpoint.tokenizer).is_dir():
             self._environment |= {"HF_HUB_OFFLINE": "1"}
 
-    def load(self, spec: LoadSpec) -> LoadResult:
+    def load(self, spec: LoadSpec) -> Load:
         """Warm up, run one point, and read its result. Raises MeasurementError."""
         if not LABEL.fullmatch(spec.label):
             raise ValueError(f"a label of a load point is [a-z0-9-]+, not {spec.label!r}")
@@ -71,25 +87,26 @@ class VllmBench:
         log_path = self._raw_directory / f"{spec.label}.log"
         result_path.unlink(missing_ok=True)
         slowest_s = self._warm_up(spec)
-        salt = _salt(spec.label)
-        argv = bench_argv(self._executable, self._endpoint, spec, result_path, cache_salt=salt)
-        before = read_prefix_cache(self._endpoint)
-        done = run_tool(
-            self._runner,
-            argv,
-            overlay=self._environment,
-            log_path=log_path,
-            timeout_s=self._timeout_s if slowest_s is None else min(self._timeout_s, _deadline_s(spec, slowest_s)),
-            what=f"`vllm bench serve` (load point {spec.label})",
-        )
-        after = read_prefix_cache(self._endpoint)
+        argv = bench_argv(self._executable, self._endpoint, spec, result_path, cache_salt=_salt(spec.label))
+        before = read_counters(self._endpoint)
+        with Sampler(self._watch) as sampler:
+            done = run_tool(
+                self._runner,
+                argv,
+                overlay=self._environment,
+                log_path=log_path,
+                timeout_s=self._timeout_s if slowest_s is None else min(self._timeout_s, _deadline_s(spec, slowest_s)),
+                what=f"`vllm bench serve` (load point {spec.label})",
+            )
+        after = read_counters(self._endpoint)
         try:
-            result = read_bench(_content(result_path), spec, argv)
+            load, spans = read_bench(_content(result_path), spec, argv)
         except (OSError, ValueError) as error:
             what = f"`vllm bench serve` left no usable result (load point {spec.label}): {error}"
             raise failure(what, done, log_path) from error
-        rate, reason = hit_rate(before, after)
-        return result.model_copy(update={"prefix_cache_hit_rate": rate, "prefix_cache_hit_rate_reason": reason})
+        said = _said_by_the_engine(before, after, spec)
+        windows = zip(load.windows, spans, strict=True)
+        return Load(tuple(_observed(window, span, sampler, said) for window, span in windows), load.columns)
 
     def _warm_up(self, spec: LoadSpec) -> float | None:
         """Send requests of the point's shape and return the longest latency, in seconds; None when there are none.
@@ -125,6 +142,30 @@ class VllmBench:
         }
 
 
+def _observed(window: LoadResult, span: Span, sampler: Sampler, said: dict[str, Json]) -> LoadResult:
+    telemetry, reason = sampler.between(span.started_s, span.ended_s)
+    return window.model_copy(update={**said, "telemetry": telemetry, "telemetry_reason": reason})
+
+
+def _said_by_the_engine(before: Counters | None, after: Counters | None, spec: LoadSpec) -> dict[str, Json]:
+    """Return the engine's own account of a run of the tool; it holds for each of its windows."""
+    rate, reason = hit_rate(cache_of(before), cache_of(after))
+    finished, queue_s, queued = (gained(before, after, name) for name in (FINISHED, QUEUE_S, QUEUED))
+    prompt_tokens, preemptions = gained(before, after, PROMPT_TOKENS), gained(before, after, PREEMPTIONS)
+    foreign = None if finished is None else max(0, round(finished) - spec.total)
+    if before is not None and foreign is not None:
+        foreign += round(before.get(RUNNING, 0.0) + before.get(WAITING, 0.0))
+    return {
+        "prefix_cache_hit_rate": rate,
+        "prefix_cache_hit_rate_reason": reason,
+        "foreign_requests": foreign,
+        "foreign_requests_reason": None if foreign is not None else "the engine's /metrics page does not count requests",
+        "prompt_tokens_per_request": prompt_tokens / finished if prompt_tokens is not None and finished else None,
+        "queue_time_s": queue_s / queued if queue_s is not None and queued else None,
+        "preemptions": None if preemptions is None else round(preemptions),
+    }
+
+
 def _cold(spec: LoadSpec, problem: str) -> MeasurementError:
     return MeasurementError(
         f"the warm-up of load point {spec.label} failed: {problem}",
@@ -133,7 +174,7 @@ def _cold(spec: LoadSpec, problem: str) -> MeasurementError:
 
 
 def _deadline_s(spec: LoadSpec, slowest_s: float) -> float:
-    return SLACK_S + 3 * spec.requests * slowest_s
+    return SLACK_S + 3 * spec.total * slowest_s
 
 
 def _salt(label: str) -> str:

@@ -27,7 +27,7 @@ from servegate.report.page import (
 )
 from servegate.report.reproduce import run_command, serve_command
 from servegate.report.visible import cut
-from servegate.report.words import HOW_TO_READ, INFO, OUTCOMES, severity_rank, severity_word
+from servegate.report.words import HOW_TO_READ, INFO, NOT_JUDGED, OUTCOMES, severity_rank, severity_word
 
 _STATUS = {
     "running": "The run is still going on; what follows is what was measured so far.",
@@ -128,7 +128,7 @@ def _section(section: Section, index: int, source: Source, medium: Medium, table
         anchor=f"check-{index + 1}-{slug(section.check, 'check')}",
         title=cut(section.title, min(120, medium.sentence)),
         question=cut(section.question, medium.sentence),
-        word=OUTCOMES[section.outcome],
+        word=NOT_JUDGED if source.verdict.not_judged(section.check) else OUTCOMES[section.outcome],
         counts=stated.counts if stated else True,
         summary=cut(section.summary, medium.sentence),
         noise=cut(section.noise, medium.sentence),

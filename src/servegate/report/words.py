@@ -39,6 +39,10 @@ OUTCOMES = {
 
 INFO = Word("info", "note", "·", "Worth knowing; never changes an outcome.")
 
+NOT_JUDGED = Word(
+    "info", "not judged", "⚪", "It was measured and is shown; why nothing is claimed from it stands in its section."
+)
+
 HOW_TO_READ = (
     (
         "A verdict is scoped",

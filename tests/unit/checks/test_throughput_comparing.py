@@ -9,12 +9,13 @@ from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.judging import judge
 from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
-from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.settings import Slo, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
-from servegate.domain.blocks import Section, Table
+from servegate.domain.blocks import Figure, Section, Table, Text
 from servegate.domain.evidence import EngineFacts, Kernel, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, outcome_of
-from tests.unit.checks.throughput_samples import arm, evidence, point, recorded
+from servegate.probes.metrics import PrefixCache, hit_rate
+from tests.unit.checks.throughput_samples import CARD, TELEMETRY, arm, evidence, point, recorded
 from tests.unit.samples import engine_facts
 
 SETTINGS = ThroughputSettings()
@@ -64,8 +65,10 @@ def test_one_window_is_shown_but_not_judged() -> None:
     comparison = compared(recorded("bf16"), recorded("fp8_per_channel"))
     assert at(comparison).low is None
     assert comparison.n == 0
-    (finding,) = judge(comparison, SETTINGS)
+    unseen, finding = judge(comparison, SETTINGS)
     assert (finding.code, finding.severity) == ("throughput/not-judged-no-interval", Severity.INFO)
+    assert (unseen.code, unseen.severity) == ("throughput/unobserved", Severity.REVIEW)
+    assert "other processes on the card (not recorded)" in unseen.message
 
 
 def test_a_clear_loss_fails_and_names_its_windows() -> None:
@@ -110,6 +113,11 @@ def test_unchanged_servers_rarely_get_a_claim() -> None:
     assert fails == 0
 
 
+def on_card(**changes: object) -> dict[str, object]:
+    """A machine in order but for its card."""
+    return {"telemetry": {**TELEMETRY, "cards": [{**CARD, **changes}]}}
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "severity"),
     [
@@ -118,16 +126,69 @@ def test_unchanged_servers_rarely_get_a_claim() -> None:
         ({"output_tokens": 6100}, "output-lengths", Severity.NOT_COMPARABLE),
         ({"prefix_cache_hit_rate": 0.8}, "warm-cache", Severity.ERROR),
         ({"foreign_processes": ("4711 python",)}, "foreign-processes", Severity.ERROR),
+        ({"foreign_requests": 3}, "foreign-requests", Severity.ERROR),
+        ({"wrong_lengths": 7}, "wrong-lengths", Severity.ERROR),
+        ({"command": ("/opt/new/vllm",)}, "other-tool", Severity.NOT_COMPARABLE),
+        (on_card(throttled={"HW thermal slowdown": 0.3}), "throttled", Severity.ERROR),
+        (on_card(sm_clock_mhz=1400.0), "clocks-differ", Severity.NOT_COMPARABLE),
+        (on_card(memory_clock_mhz=1600.0), "clocks-differ", Severity.NOT_COMPARABLE),
     ],
 )
 def test_windows_that_prove_nothing_are_invalid(changes: dict[str, object], code: str, severity: Severity) -> None:
     void = arm({32: [speed * 1.8 for speed in STEADY]}, **changes)
-    comparison = compared(arm({32: STEADY}), void)
+    comparison = compared(arm({32: STEADY}, command=("/opt/vllm",)), void)
     assert at(comparison).claim == "INVALID"
     assert comparison.n == 0
     assert "judged_ratio" not in comparison.estimates
     found = judge(comparison, SETTINGS)
     assert [(finding.code, finding.severity) for finding in found] == [(f"throughput/{code}", severity)]
+
+
+def test_clocks_that_a_power_limit_explains_are_said_and_void_nothing() -> None:
+    capped = arm({32: STEADY}, **on_card(sm_clock_mhz=1400.0, throttled={"SW power cap": 0.9}))
+    comparison = compared(arm({32: STEADY}), capped)
+    assert at(comparison).claim == "n.s."
+    (finding,) = judge(comparison, SETTINGS)
+    assert (finding.code, finding.severity) == ("throughput/power-limit", Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"foreign_processes": None, "foreign_processes_reason": "pids of another namespace"}, "other processes on the card"),
+        ({"telemetry": None, "telemetry_reason": "nobody looked"}, "clocks of the card (nobody looked)"),
+        ({"prefix_cache_hit_rate": None, "prefix_cache_hit_rate_reason": "no counters"}, "the prefix cache (no counters)"),
+    ],
+)
+def test_what_nobody_looked_at_is_for_a_person(changes: dict[str, object], said: str) -> None:
+    (finding,) = findings(arm({32: STEADY}), arm({32: STEADY}, **changes))
+    assert (finding.code, finding.severity) == ("throughput/unobserved", Severity.REVIEW)
+    assert said in finding.message
+
+
+def test_a_prefix_cache_that_is_off_is_no_doubt() -> None:
+    off = {"prefix_cache_hit_rate": None, "prefix_cache_hit_rate_reason": hit_rate(PrefixCache(5, 0), PrefixCache(5, 0))[1]}
+    assert findings(arm({32: STEADY}, **off), arm({32: STEADY}, **off)) == ()
+
+
+def test_queues_preemptions_and_odd_prompts_explain_and_void_nothing() -> None:
+    odd = arm({32: STEADY}, queue_time_s=5.0, preemptions=4, prompt_tokens_per_request=655.0)
+    comparison = compared(arm({32: STEADY}), odd)
+    assert at(comparison).invalid == ()
+    assert [finding.code for finding in judge(comparison, SETTINGS)] == [
+        "throughput/queued", "throughput/preempted", "throughput/prompt-lengths",
+    ]  # fmt: skip
+
+
+def test_a_busy_cpu_voids_an_engine_on_it_and_is_a_remark_beside_a_gpu() -> None:
+    busy = arm({32: STEADY}, telemetry={**TELEMETRY, "foreign_cpu_cores": 12.0})
+    facts = engine_facts("baseline", device="cpu"), engine_facts("candidate", device="cpu")
+    comparison = compared(arm({32: STEADY}), busy, facts=facts)
+    assert at(comparison).claim == "INVALID"
+    assert {finding.severity for finding in judge(comparison, SETTINGS)} == {Severity.INFO}
+    beside = compared(arm({32: STEADY}), busy)
+    assert at(beside).claim == "n.s."
+    assert [finding.code for finding in judge(beside, SETTINGS)] == ["throughput/busy-cpu"]
 
 
 def test_an_invalid_point_that_is_not_judged_is_for_a_person() -> None:
@@ -213,6 +274,88 @@ def test_the_summary_starts_with_the_ratio() -> None:
     assert "faster: 1,000.2 -> 1,250.2 output tok/s at 32 in flight" in section.summary
     assert "CV" in section.noise
     assert section.outcome is Outcome.PASS
+
+
+def test_one_request_in_flight_is_a_row_of_its_own_and_never_fails() -> None:
+    def both(alone: float) -> ThroughputMeasurement:
+        single = tuple(
+            point(
+                1,
+                block,
+                alone,
+                load="single",
+                requests=6,
+                completed=6,
+                input_tokens=6000,
+                output_tokens=1536,
+                energy_joules=96.0,
+            )
+            for block in range(5)
+        )
+        return ThroughputMeasurement(points=(*arm({32: STEADY}).points, *single))
+
+    comparison = compared(both(200.0), both(100.0))
+    assert judge(comparison, SETTINGS) == ()
+    assert at(comparison).claim == "n.s."
+    alone = SpeedContrast.model_validate(comparison.candidate).at(1, "single")
+    assert alone is not None
+    assert alone.claim == "slower"
+    assert alone.ceilings_reason == "the plan is not known"
+    section = shown(both(200.0), both(100.0))
+    row = tables(section)["throughput-single"].rows[1]
+    assert row[:2] == ("1, alone", "candidate")
+    assert row[4] == pytest.approx(100.0)
+    machine = {(line[0], line[1]): line[2:] for line in tables(section)["throughput-machine"].rows}
+    assert machine["1, alone", "J per 1,000 output tokens"] == (pytest.approx(62.5), pytest.approx(62.5))
+
+
+@pytest.mark.parametrize(
+    ("by", "weights", "begins"),
+    [(1.3, 8.0, "Faster."), (0.8, 8.0, "Slower."), (1.0, 8.0, "Same speed, but smaller: 15.00 -> 8.00 GiB"), (1.0, 15.0, None)],
+)
+def test_the_three_readings_name_a_cause_and_how_to_confirm_it(by: float, weights: float, begins: str | None) -> None:
+    kernel = Kernel(kernel="CutlassFP8ScaledMMLinearKernel", layers="x", count=1, line=1)
+    facts = (
+        engine_facts("baseline", device="cuda", weights_gib=15.0),
+        engine_facts("candidate", device="cuda", weights_gib=weights, kernels=(kernel,)),
+    )
+    arms = evidence(arm({32: STEADY}), faster(by), facts)
+    comparison = compare(arms, SETTINGS)
+    assert isinstance(comparison, Comparison)
+    texts = [block.text for block in present(comparison, arms, SETTINGS, ()).blocks if isinstance(block, Text)]
+    said = [text for text in texts if "To confirm" in text]
+    assert bool(said) is (begins is not None)
+    if begins is not None:
+        assert said[0].startswith(f"32 in flight: {begins}")
+        assert "the candidate's log names CutlassFP8ScaledMMLinearKernel" in said[0]
+
+
+def test_goodput_counts_requests_that_keep_every_limit() -> None:
+    columns = {
+        "ttft_ms": np.array([10, 10, 90, 10], dtype="<f4"),
+        "tpot_ms": np.array([5, np.nan, 5, 50], dtype="<f4"),
+        "e2e_ms": np.array([100, 100, 100, 100], dtype="<f4"),
+    }
+    one = point(32, 0, 1000.0, requests=5, completed=4, failed=1, duration_s=2.0, first_row=0, rows=4)
+    settings = ThroughputSettings(slo=Slo(ttft_ms=50, tpot_ms=20))
+    arms = evidence(*[ThroughputMeasurement(points=(one,), columns=columns)] * 2)
+    comparison = compare(arms, settings)
+    assert isinstance(comparison, Comparison)
+    row = tables(present(comparison, arms, settings, ()))["throughput-goodput"].rows[0]
+    assert row == (32, pytest.approx(2 / 5), pytest.approx(1.0), pytest.approx(2 / 5), pytest.approx(1.0))
+
+
+def test_a_sweep_draws_the_gain_with_its_interval_and_nothing_where_it_is_not_judged() -> None:
+    sweep = [arm({at: [speed * by for speed in STEADY] for at in (1, 8, 32)}) for by in (1.0, 1.2)]
+    figures = {block.name: block for block in shown(*sweep).blocks if isinstance(block, Figure)}
+    (series,) = figures["throughput-gain"].series
+    assert [(p.x, p.low is not None and p.low < p.y) for p in series.points] == [(1.0, True), (8.0, True), (32.0, True)]
+    facts = engine_facts("baseline", device="cpu"), engine_facts("candidate", device="cpu")
+    arms = evidence(*sweep, facts)
+    comparison = compare(arms, SETTINGS)
+    assert isinstance(comparison, Comparison)
+    names = [block.name for block in present(comparison, arms, SETTINGS, ()).blocks if isinstance(block, Figure)]
+    assert names == ["throughput-curve"]
 
 
 def test_percentiles_are_shown_only_with_the_requests_they_need() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -12,25 +13,29 @@ from servegate.checks.throughput import CHECK
 from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.workload import LoadResult, LoadSpec
+from servegate.domain.workload import Load, LoadResult, LoadSpec
 from servegate.ports import Completions, Evaluator, Probes
 from tests.unit.samples import engine_facts
 
 
 class FakeLoad:
-    """Reports a plausible result for each point; remembers what it was asked."""
+    """Reports a plausible result for each window; remembers what it was asked."""
 
     def __init__(self) -> None:
         self.specs: list[LoadSpec] = []
 
-    def load(self, spec: LoadSpec) -> LoadResult:
+    def load(self, spec: LoadSpec) -> Load:
         self.specs.append(spec)
-        return LoadResult(
-            requests=spec.requests, completed=spec.requests, failed=0, input_tokens=spec.requests * spec.input_tokens,
-            output_tokens=spec.requests * spec.output_tokens, duration_s=1.0, output_tokens_per_second=100.0,
-            ttft_ms={"p50": 1.0}, tpot_ms={"p50": 1.0}, itl_ms={"p50": 1.0}, e2e_latency_s={"p50": 1.0},
-            prefix_cache_hit_rate=0.0, command=("vllm", "bench"),
+        windows = tuple(
+            LoadResult(
+                requests=spec.requests, completed=spec.requests, failed=0, input_tokens=spec.requests * spec.input_tokens,
+                output_tokens=spec.requests * spec.output_tokens, duration_s=1.0, output_tokens_per_second=100.0,
+                ttft_ms={"p50": 1.0}, tpot_ms={"p50": 1.0}, itl_ms={"p50": 1.0}, e2e_latency_s={"p50": 1.0},
+                prefix_cache_hit_rate=0.0, command=("vllm", "bench"), first_row=index * spec.requests, rows=spec.requests,
+            )
+            for index in range(spec.windows)
         )  # fmt: skip
+        return Load(windows, {"ttft_ms": np.full(spec.windows * spec.requests, spec.concurrency, dtype="<f4")})
 
 
 def run(settings: ThroughputSettings, step: int, arm: str = "baseline") -> tuple[ThroughputMeasurement, FakeLoad, list[int]]:
@@ -40,27 +45,47 @@ def run(settings: ThroughputSettings, step: int, arm: str = "baseline") -> tuple
     return measure(probes, settings, context), load, advanced
 
 
-def test_a_step_is_one_window_at_every_concurrency() -> None:
-    settings = ThroughputSettings(concurrency=(32, 1, 8))
-    measurement, load, advanced = run(settings, 2)
+def test_the_defaults_are_the_serving_load_and_one_request_alone() -> None:
+    settings = ThroughputSettings()
+    measurement, load, advanced = run(settings, 0)
+    assert [(spec.input_tokens, spec.output_tokens, spec.concurrency, spec.windows) for spec in load.specs] == [
+        (1000, 256, 1, 5),
+        (512, 128, 32, 5),
+    ]
+    assert [(spec.requests, spec.lead_in, spec.total) for spec in load.specs] == [(6, 1, 31), (128, 32, 672)]
+    assert {(point.load, point.concurrency) for point in measurement.points} == {("single", 1), ("serving", 32)}
+    assert [point.id for point in measurement.points][4:6] == ["single/4", "32/0"]
+    assert sum(advanced) == items(settings, None) == 30 + 640
+    assert settings.steps == 1
+
+
+def test_a_load_is_one_run_of_the_tool_and_its_rows_stay_with_its_windows() -> None:
+    measurement, load, _ = run(ThroughputSettings(concurrency=(32, 1, 8), windows=2, single=None), 0)
     assert [spec.concurrency for spec in load.specs] == [1, 8, 32]
     assert [spec.requests for spec in load.specs] == [12, 32, 128]
-    assert [spec.warm_up_requests for spec in load.specs] == [1, 8, 32]
-    assert [(point.block, point.position) for point in measurement.points] == [(2, 0), (2, 1), (2, 2)]
-    assert sum(advanced) == items(settings, None) == 172
-    assert settings.steps == 5
     assert len({spec.label for spec in load.specs}) == 3
+    for point in measurement.points:
+        assert point.first_row is not None
+        assert point.rows is not None
+        rows = measurement.columns["ttft_ms"][point.first_row : point.first_row + point.rows]
+        assert set(rows) == {point.concurrency}
 
 
-def test_windows_draw_new_prompts_and_arms_the_same() -> None:
-    settings = ThroughputSettings()
-    windows = [run(settings, step)[0] for step in range(5)]
-    seeds = [point.seed for window in windows for point in window.points]
-    assert len(set(seeds)) == len(seeds) == 20
-    assert len({point.workload_sha256 for window in windows for point in window.points}) == 20
-    assert run(settings, 3, "candidate")[0] == windows[3]
-    joined = windows[0].joined(windows[1])
-    assert [point.block for point in joined.points] == [0] * 4 + [1] * 4
+def test_a_window_holds_whole_rounds_and_a_lead_in_is_one() -> None:
+    settings = ThroughputSettings(concurrency=(32,), requests_per_window=50, warm_up_requests=8, single=None)
+    (shape,) = settings.shapes()
+    assert (shape.requests, shape.warm_up, shape.lead_in) == (64, 8, 0)
+
+
+def test_loads_draw_other_prompts_and_arms_the_same() -> None:
+    settings = ThroughputSettings(concurrency=(8, 32))
+    measurement, load, _ = run(settings, 0)
+    assert len({spec.seed for spec in load.specs}) == 3
+    assert len({point.workload_sha256 for point in measurement.points}) == 15
+    assert run(settings, 0, "candidate")[0].points == measurement.points
+    assert run(ThroughputSettings(concurrency=(8, 32), seed=7), 0)[0].points[0].workload_sha256 not in {
+        point.workload_sha256 for point in measurement.points
+    }
 
 
 def test_what_was_not_observed_has_a_reason() -> None:

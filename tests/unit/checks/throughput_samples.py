@@ -13,6 +13,12 @@ from servegate.domain.evidence import EngineFacts, NotMeasured
 from tests.unit.samples import engine_facts, manifest
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "throughput" / "h200-qwen3-8b.json"
+CARD = {
+    "uuid": "GPU-00000000", "samples": 20, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 3201.0, "temperature_c": 50.0,
+    "power_w": 500.0, "energy_j": 500.0, "throttled": {},
+}  # fmt: skip
+TELEMETRY = {"cards": [CARD], "foreign_processes": [], "foreign_cpu_cores": 0.1, "cpu_cores": 16}
+"""A machine that is in order."""
 LATENCIES = {"mean": 10.0, "p50": 9.0, "p90": 11.0, "p95": 12.0, "p99": 14.0}
 
 
@@ -26,10 +32,14 @@ def point(concurrency: int, block: int, speed: float, **changes: object) -> Load
         "requests": 4 * concurrency,
         "completed": 4 * concurrency,
         "failed": 0,
-        "input_tokens": 4 * concurrency * 512,
+        "input_tokens": int(str(changes.get("completed", 4 * concurrency))) * 512,
         "output_tokens": 4 * concurrency * 128,
         "duration_s": 4 * concurrency * 128 / speed,
         "output_tokens_per_second": speed,
+        "prefix_cache_hit_rate": 0.0,
+        "foreign_requests": 0,
+        "foreign_processes": [],
+        "telemetry": TELEMETRY,
         **dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_s"), LATENCIES),
     }
     return LoadPoint.model_validate({**values, **changes})
@@ -74,6 +84,12 @@ def recorded(name: str) -> ThroughputMeasurement:
                 input_tokens=result["total_input_tokens"],
                 output_tokens=result["total_output_tokens"],
                 duration_s=result["duration"],
+                prefix_cache_hit_rate=None,
+                prefix_cache_hit_rate_reason="not recorded",
+                foreign_processes=None,
+                foreign_processes_reason="not recorded",
+                telemetry=None,
+                telemetry_reason="not recorded",
                 ttft_ms={name: result[f"{name}_ttft_ms"] for name in LATENCIES},
                 tpot_ms={name: result[f"{name}_tpot_ms"] for name in LATENCIES},
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from servegate.domain.workload import LoadResult, LoadSpec
+from servegate.domain.workload import Load, LoadSpec
 from servegate.errors import MeasurementError
 from servegate.http import HttpClient
 from servegate.probes.bench_result import bench_argv, read_bench
@@ -68,27 +69,91 @@ def test_the_command(server: CompletionsServer) -> None:
 @pytest.mark.parametrize(
     ("name", "spec", "tokens_per_second", "p99_ttft_ms", "mean_e2e_s"),
     [
-        ("vllm-0.25.1.c8.json", SPEC.model_copy(update={"requests": 32, "concurrency": 8}), 1239.605470064884,
-         153.86289268999917, 0.8245863771562512),
+        ("vllm-0.25.1.c8.json", SPEC.model_copy(update={"requests": 32, "concurrency": 8, "output_tokens": 128}),
+         1239.605470064884, 153.86289268999917, 0.8245863771562512),
         ("vllm-0.32.0.c4.json", SPEC, 27.967511842267125, 1836.859969460022, 2.281033369249968),
     ],
 )  # fmt: skip
 def test_recorded_results(
     recorded: Path, name: str, spec: LoadSpec, tokens_per_second: float, p99_ttft_ms: float, mean_e2e_s: float
 ) -> None:
-    result = read_bench((recorded / "bench" / name).read_bytes(), spec, ("vllm",))
-    assert (result.requests, result.completed, result.failed) == (spec.requests, spec.requests, 0)
-    assert result.output_tokens_per_second == tokens_per_second
-    assert result.ttft_ms["p99"] == p99_ttft_ms
-    assert result.e2e_latency_s["mean"] == pytest.approx(mean_e2e_s)
+    """What is computed from the tool's times of single requests is what the tool itself computed from them."""
+    load, (span,) = read_bench((recorded / "bench" / name).read_bytes(), spec, ("vllm",))
+    (result,) = load.windows
+    assert (result.requests, result.completed, result.failed, result.wrong_lengths) == (spec.requests, spec.requests, 0, 0)
+    assert result.output_tokens_per_second == pytest.approx(tokens_per_second, rel=2e-3)
+    assert span.ended_s - span.started_s == pytest.approx(result.duration_s)
+    assert result.ttft_ms["p99"] == pytest.approx(p99_ttft_ms)
+    assert result.e2e_latency_s["mean"] == pytest.approx(mean_e2e_s, rel=1e-5)
     assert set(result.itl_ms) == {"mean", "std", "p50", "p90", "p95", "p99"}
     assert result.prefix_cache_hit_rate is None
+    assert len(load.columns["ttft_ms"]) == spec.requests
+    own = json.loads((recorded / "bench" / name).read_bytes())
+    for metric, values in (("ttft", result.ttft_ms), ("tpot", result.tpot_ms), ("itl", result.itl_ms)):
+        if metric == "itl" and name.startswith("vllm-0.32"):
+            continue  # this recording keeps two times between tokens a request
+        for percentile in ("p50", "p90", "p95", "p99"):
+            assert values[percentile] == pytest.approx(own[f"{percentile}_{metric}_ms"], rel=1e-3)
 
 
-def test_a_result_without_the_percentiles_asked_for_is_refused(recorded: Path) -> None:
-    content = (recorded / "bench" / "vllm-0.32.0.c4-without-percentiles.json").read_bytes()
-    with pytest.raises(ValueError, match="p50_ttft_ms is None"):
-        read_bench(content, SPEC, ())
+def test_one_run_is_cut_into_windows_where_its_requests_end(recorded: Path) -> None:
+    spec = SPEC.model_copy(update={"requests": 8, "concurrency": 8, "output_tokens": 128, "windows": 3, "lead_in": 8})
+    load, spans = read_bench((recorded / "bench" / "vllm-0.25.1.c8.json").read_bytes(), spec, ("vllm",))
+    assert [window.completed for window in load.windows] == [8, 8, 8]
+    assert [(window.first_row, window.rows) for window in load.windows] == [(0, 8), (8, 8), (16, 8)]
+    assert all(before.ended_s == after.started_s for before, after in itertools.pairwise(spans))
+    # four equal rounds of 8: each of the counted three takes about a quarter of the 3.304 s
+    assert all(window.duration_s == pytest.approx(3.304 / 4, rel=0.1) for window in load.windows)
+    assert all(window.output_tokens == 8 * 128 for window in load.windows)
+    assert len(load.columns["tokens"]) == 24
+
+
+def test_failed_and_short_answers_are_counted_and_nothing_is_estimated(recorded: Path) -> None:
+    recording_ = json.loads((recorded / "bench" / "vllm-0.25.1.c8.json").read_bytes())
+    recording_["output_lens"][3] = 0
+    recording_["errors"][3] = "stream ended"
+    recording_["output_lens"][5] = 100
+    tokens = sum(recording_["output_lens"])
+    recording_ |= {"completed": 31, "failed": 1, "total_output_tokens": tokens}
+    spec = SPEC.model_copy(update={"requests": 16, "concurrency": 8, "output_tokens": 128, "windows": 2})
+    windows = read_bench(json.dumps(recording_).encode(), spec, ("vllm",))[0].windows
+    assert [(window.requests, window.completed, window.failed) for window in windows] == [(16, 16, 0), (16, 15, 1)]
+    assert sum(window.wrong_lengths for window in windows) == 1
+    assert sum(window.output_tokens for window in windows) == tokens
+
+
+def test_a_result_of_an_older_tool_is_read_by_the_keys_it_has(recorded: Path) -> None:
+    """No `failed`, and a goodput key with a colon in its name, as older copies of the tool wrote."""
+    old = json.loads(recording(recorded, completed=7, total_output_tokens=112))
+    del old["failed"]
+    old["request_goodput:"] = None
+    old["output_lens"][2], old["errors"][2] = 0, "Never received a valid chunk"
+    (window,) = read_bench(json.dumps(old).encode(), SPEC, ())[0].windows
+    assert (window.requests, window.completed, window.failed) == (8, 7, 1)
+    del old["itls"]
+    with pytest.raises(ValueError, match="itls is no list"):
+        read_bench(json.dumps(old).encode(), SPEC, ())
+
+
+def test_tokens_are_the_servers_count_and_not_the_number_of_chunks(recorded: Path) -> None:
+    content = (recorded / "bench" / "vllm-0.32.0.c4.json").read_bytes()
+    assert {len(times) + 1 for times in json.loads(content)["itls"]} == {3}
+    (window,) = read_bench(content, SPEC, ())[0].windows
+    assert (window.output_tokens, window.wrong_lengths) == (8 * 16, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("start_times", None, "start_times is no list"),
+        ("ttfts", [0.1], "ttfts is no list of 8 values"),
+        ("itls", [["x"]] * 8, "hold something else than times"),
+        ("start_times", [float(i) for i in range(8)], "tokens came within"),
+    ],
+)
+def test_times_that_contradict_the_result_are_refused(recorded: Path, name: str, value: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_bench(recording(recorded, **{name: value}), SPEC, ())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +165,8 @@ def test_a_result_without_the_percentiles_asked_for_is_refused(recorded: Path) -
         ({"max_concurrency": 8}, "at 8 in flight"),
         ({"output_throughput": 0.0}, "output_throughput is 0.0"),
         ({"duration": None}, "duration is None"),
-        ({"mean_ttft_ms": "fast"}, "mean_ttft_ms is 'fast'"),
+        ({"p50_ttft_ms": "fast"}, "p50_ttft_ms is 'fast'"),
+        ({"completed": 7, "failed": 1}, "completed is 7, but 8 requests brought tokens"),
         ({"total_output_tokens": 127}, "is 127, but output_lens add up to 128"),
         ({"completed": True}, "completed is True"),
     ],
@@ -108,11 +174,6 @@ def test_a_result_without_the_percentiles_asked_for_is_refused(recorded: Path) -
 def test_results_that_must_not_be_believed(recorded: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_bench(recording(recorded, **changes), SPEC, ())
-
-
-def test_failed_requests_are_counted(recorded: Path) -> None:
-    result = read_bench(recording(recorded, completed=6, failed=2), SPEC, ())
-    assert (result.completed, result.failed) == (6, 2)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"duration": NaN}', b'{"completed": 1, "completed": 2}'])
@@ -123,9 +184,11 @@ def test_what_is_not_strict_json_is_refused(content: bytes) -> None:
 
 def test_a_point_is_warmed_up_run_and_read(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:
     bench = Bench(recording(recorded))
-    result = generator(server, tmp_path / "raw", bench).load(SPEC)
-    assert isinstance(result, LoadResult)
+    load = generator(server, tmp_path / "raw", bench).load(SPEC)
+    assert isinstance(load, Load)
+    (result,) = load.windows
     assert result.command == bench.command
+    assert (result.telemetry, result.telemetry_reason) == (None, "not observed: nobody looked at the machine")
     assert [(len(body["prompt"]), body["max_tokens"], body["ignore_eos"]) for body in server.bodies] == [(256, 16, True)] * 3
     assert len({tuple(body["prompt"]) for body in server.bodies}) == 3
     assert bench.environment["CUDA_VISIBLE_DEVICES"] == "0"
@@ -144,8 +207,16 @@ def test_the_hit_rate_is_what_the_counters_gained_during_the_point(
             with HttpClient(server.base_url, total_s=5) as client:
                 client.post("/v1/completions", {"prompt": [1, 2], "cache_salt": salt})
 
-    result = generator(server, tmp_path, Bench(recording(recorded), act=act)).load(SPEC)
+    (result,) = generator(server, tmp_path, Bench(recording(recorded), act=act)).load(SPEC).windows
     assert (result.prefix_cache_hit_rate, result.prefix_cache_hit_rate_reason) == (0.5, None)
+
+
+def test_requests_of_somebody_else_are_counted_by_the_engine(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:
+    """The engine finished 11 requests while the tool sent 8, and one ran before the tool began."""
+    bench = Bench(recording(recorded), act=lambda: setattr(server, "finished", 111.0))
+    server.finished, server.running = 100.0, 1.0
+    (window,) = generator(server, tmp_path, bench).load(SPEC).windows
+    assert window.foreign_requests == 4
 
 
 def test_two_points_share_no_salt(server: CompletionsServer, recorded: Path, tmp_path: Path) -> None:

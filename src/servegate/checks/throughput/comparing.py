@@ -7,12 +7,14 @@ concurrency INVALID: its numbers are shown, and nothing is claimed from them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from servegate.checks.contract import ArmEvidence, Evidence, measured, not_measured
+from servegate.checks.throughput.ceilings import with_ceilings
+from servegate.checks.throughput.explaining import remarks
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
-from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
 from servegate.checks.throughput.shape import INTERVAL_ALPHA, NotJudged, SpeedContrast, SpeedPair, ratio_of, speed_pair
+from servegate.checks.throughput.validity import Paired, faults, unseen
 from servegate.domain.evidence import EngineFacts, NotMeasured
 from servegate.domain.judgement import Comparison, Estimate, Noise, Unpaired
 from servegate.domain.records import Json
@@ -24,14 +26,6 @@ FALLBACK = re.compile(r"torch|fallback|naive|emulat", re.IGNORECASE)
 """Kernels that stand in where the hardware has no unit for the format."""
 
 
-@dataclass(frozen=True)
-class Paired:
-    """Windows of both arms at one concurrency, joined by block and workload hash."""
-
-    baseline: tuple[LoadPoint, ...]
-    candidate: tuple[LoadPoint, ...]
-
-
 def compare(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSettings) -> Comparison | NotMeasured:
     """Compare output tokens per second at each concurrency. `n` counts the windows that may be judged."""
     missing = not_measured(evidence)
@@ -39,10 +33,22 @@ def compare(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSetti
         return missing
     baseline, candidate = measured(evidence)
     paired, unpaired = _pair(baseline, candidate)
-    sd = settings.limits.restart_sd
+    on_cpu = any(arm.engine is not None and arm.engine.device == "cpu" for arm in (evidence.baseline, evidence.candidate))
     points = tuple(
-        speed_pair(concurrency, pair.baseline, pair.candidate, sd, _invalid(pair, settings))
-        for concurrency, pair in sorted(paired.items())
+        with_ceilings(
+            speed_pair(
+                key,
+                pair.baseline,
+                pair.candidate,
+                settings.limits.restart_sd,
+                faults(pair, settings, on_cpu=on_cpu),
+                unseen(pair, on_cpu=on_cpu),
+                remarks(pair, settings, on_cpu=on_cpu),
+            ),
+            evidence,
+            settings,
+        )
+        for key, pair in sorted(paired.items())
     )
     between = SpeedContrast(points=points, judged_at=settings.judged_at)
     between = between.model_copy(update={"not_judged": _not_judged(evidence, between, settings)})
@@ -58,50 +64,29 @@ def compare(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSetti
         n=0 if between.not_judged or (judged and judged.invalid) else windows,
         unpaired=unpaired,
         estimates=_estimates(paired, between, settings),
-        items=tuple(_item(concurrency, pair) for concurrency, pairs in sorted(paired.items()) for pair in _windows(pairs)),
+        items=tuple(_item(windows) for _key, pair in sorted(paired.items()) for windows in pair.windows),
     )
 
 
-def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> tuple[dict[int, Paired], Unpaired]:
-    left, right = ({(point.concurrency, point.block): point for point in arm.points} for arm in (baseline, candidate))
+def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> tuple[dict[tuple[str, int], Paired], Unpaired]:
+    """Join windows of the same load, concurrency and block; a load is named by its kind and concurrency."""
+    left, right = (
+        {(point.load, point.concurrency, point.block): point for point in arm.points} for arm in (baseline, candidate)
+    )
     both = sorted(left.keys() & right.keys())
     same = [key for key in both if left[key].workload_sha256 == right[key].workload_sha256]
     paired = {
-        concurrency: Paired(
-            baseline=tuple(left[key] for key in same if key[0] == concurrency),
-            candidate=tuple(right[key] for key in same if key[0] == concurrency),
+        load: Paired(
+            baseline=tuple(left[key] for key in same if key[:2] == load),
+            candidate=tuple(right[key] for key in same if key[:2] == load),
         )
-        for concurrency in sorted({key[0] for key in same})
+        for load in sorted({key[:2] for key in same})
     }
     return paired, Unpaired(
         baseline_only=len(left.keys() - right.keys()),
         candidate_only=len(right.keys() - left.keys()),
         hash_differs=len(both) - len(same),
     )
-
-
-def _invalid(pair: Paired, settings: ThroughputSettings) -> tuple[str, ...]:
-    """Say why a concurrency proves nothing; empty when nothing speaks against it."""
-    found = []
-    for name, side in (("baseline", pair.baseline), ("candidate", pair.candidate)):
-        asked, completed = sum(point.requests for point in side), sum(point.completed for point in side)
-        if completed < asked or any(point.failed for point in side):
-            found.append(f"failed-requests: {asked - completed} of {asked} requests of the {name} failed")
-        rates = [point.prefix_cache_hit_rate for point in side if point.prefix_cache_hit_rate is not None]
-        if rates and max(rates) > settings.limits.prefix_cache_hit_rate:
-            found.append(f"warm-cache: the {name} took {max(rates):.1%} of a window's prompts from its prefix cache")
-        foreign = sorted({process for point in side for process in point.foreign_processes or ()})
-        if foreign:
-            found.append(f"foreign-processes: {', '.join(foreign)} used the accelerator of the {name}")
-    for one, other in _windows(pair):
-        most, least = max(one.output_tokens, other.output_tokens), min(one.output_tokens, other.output_tokens)
-        if most and (most - least) / most > settings.limits.output_tokens_share:
-            found.append(
-                f"output-lengths: window {one.block} generated {one.output_tokens:,} tokens in the baseline "
-                f"and {other.output_tokens:,} in the candidate"
-            )
-            break
-    return tuple(found)
 
 
 def _not_judged(
@@ -146,25 +131,28 @@ def _kernels(evidence: Evidence[ThroughputMeasurement]) -> str:
 
 def _own_noise(arm: ThroughputMeasurement) -> dict[str, Json] | None:
     """Compare an arm's even windows to its odd ones: one start, nothing changed, so any difference is noise."""
-    concurrencies = sorted({point.concurrency for point in arm.points})
+    loads = sorted({(point.load, point.concurrency) for point in arm.points})
     pairs: list[SpeedPair] = []
-    for concurrency in concurrencies:
-        windows = [point for point in arm.points if point.concurrency == concurrency]
+    for load in loads:
+        windows = [point for point in arm.points if (point.load, point.concurrency) == load]
         even, odd = ([point for point in windows if point.block % 2 == rest] for rest in (0, 1))
         if even and odd:
-            pairs.append(speed_pair(concurrency, even, odd, restart_sd=0.0))
+            pairs.append(speed_pair(load, even, odd, restart_sd=0.0))
     return SpeedContrast(points=tuple(pairs)).to_json() if pairs else None
 
 
-def _estimates(paired: dict[int, Paired], between: SpeedContrast, settings: ThroughputSettings) -> dict[str, Estimate]:
+def _estimates(
+    paired: dict[tuple[str, int], Paired], between: SpeedContrast, settings: ThroughputSettings
+) -> dict[str, Estimate]:
     found: dict[str, Estimate] = {}
-    for concurrency, pair in sorted(paired.items()):
+    for (load, concurrency), pair in sorted(paired.items()):
         ratio = ratio_of(pair.baseline, pair.candidate, settings.limits.restart_sd)
-        point = between.at(concurrency)
+        point = between.at(concurrency, load)
         if ratio is None or point is None or point.invalid:
             continue
-        found[f"output_tokens_per_second_ratio_at_{concurrency}"] = _estimate(ratio, INTERVAL_ALPHA, len(pair.baseline))
-        if concurrency == settings.judged_at:
+        name = "single" if load == SINGLE else f"at_{concurrency}"
+        found[f"output_tokens_per_second_ratio_{name}"] = _estimate(ratio, INTERVAL_ALPHA, len(pair.baseline))
+        if load == SERVING and concurrency == settings.judged_at:
             found["judged_ratio"] = _estimate(ratio, JUDGED_ALPHA, len(pair.baseline))
             change = ratio.smallest_detectable()
             if change is not None:
@@ -189,16 +177,12 @@ def _estimate(ratio: LogRatio, alpha: float, n: int) -> Estimate:
     )
 
 
-def _windows(pair: Paired) -> list[tuple[LoadPoint, LoadPoint]]:
-    candidate = {point.block: point for point in pair.candidate}
-    return [(point, candidate[point.block]) for point in pair.baseline]
-
-
-def _item(concurrency: int, windows: tuple[LoadPoint, LoadPoint]) -> dict[str, Json]:
+def _item(windows: tuple[LoadPoint, LoadPoint]) -> dict[str, Json]:
     baseline, candidate = windows
     return {
-        "id": f"{concurrency}/{baseline.block}",
-        "concurrency": concurrency,
+        "id": baseline.id,
+        "load": baseline.load,
+        "concurrency": baseline.concurrency,
         "block": baseline.block,
         "baseline_output_tokens_per_second": baseline.output_tokens_per_second,
         "candidate_output_tokens_per_second": candidate.output_tokens_per_second,

@@ -7,15 +7,15 @@ hold back an unchanged candidate every second time. Only a loss that is clear be
 from __future__ import annotations
 
 from servegate.checks.contract import finding
-from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
 
 CHECK_NAME = "throughput"
 UNSTABLE = 0.05
 """Windows of one arm that vary more than this (coefficient of variation) are worth a remark."""
-UNEQUAL_ARMS = ("output-lengths",)
-"""Faults in which the arms did different work; all others are the harness's."""
+UNEQUAL_ARMS = ("output-lengths", "clocks-differ", "other-tool")
+"""Faults in which the arms did different work, or worked under other conditions; all others are the harness's."""
 
 
 def judge(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding, ...]:
@@ -23,11 +23,33 @@ def judge(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding
     between = SpeedContrast.model_validate(comparison.candidate)
     found = [*_unpaired(comparison)]
     for point in between.points:
-        found += _invalid(point, judged=point.concurrency == settings.judged_at)
+        judged = point.load == SERVING and point.concurrency == settings.judged_at
+        found += _invalid(point, judged=judged)
+        found += _remarks(point)
+    found += _unseen(between)
     if between.not_judged is not None:
         found.append(_finding(f"not-judged-{between.not_judged.code}", Severity.INFO, between.not_judged.message))
         return tuple(found)
     return (*found, *_speed(comparison, settings), *_unstable(between))
+
+
+def _remarks(point: SpeedPair) -> list[Finding]:
+    return [
+        _finding(code, Severity.INFO, f"{_where(point)}: {message}")
+        for code, _, message in (remark.partition(": ") for remark in point.remarks)
+    ]
+
+
+def _unseen(between: SpeedContrast) -> tuple[Finding, ...]:
+    """What nobody looked at may have made the difference; a person has to know that before believing it."""
+    said = dict.fromkeys(what for point in between.points for what in point.unseen)
+    if not said:
+        return ()
+    return (_finding("unobserved", Severity.REVIEW, f"not observed while speed was measured: {'; '.join(said)}"),)
+
+
+def _where(point: SpeedPair) -> str:
+    return "with one request in flight" if point.load == SINGLE else f"at {point.concurrency} in flight"
 
 
 def _unpaired(comparison: Comparison) -> tuple[Finding, ...]:
@@ -54,7 +76,9 @@ def _invalid(point: SpeedPair, *, judged: bool) -> list[Finding]:
         severity = Severity.REVIEW
         if judged:
             severity = Severity.NOT_COMPARABLE if code in UNEQUAL_ARMS else Severity.ERROR
-        found.append(_finding(code, severity, f"INVALID at {point.concurrency} in flight: {message}"))
+        if code == "busy-machine":
+            severity = Severity.INFO  # only said of an engine on a CPU, whose speed is not judged anyway
+        found.append(_finding(code, severity, f"INVALID {_where(point)}: {message}"))
     return found
 
 
@@ -67,7 +91,7 @@ def _speed(comparison: Comparison, settings: ThroughputSettings) -> tuple[Findin
         refs = tuple(
             EvidenceRef(check=CHECK_NAME, id=item["id"], step=item["block"])
             for item in comparison.items
-            if item["concurrency"] == at
+            if item["concurrency"] == at and item.get("load", SERVING) == SERVING
         )
         return (
             _finding(
@@ -90,7 +114,7 @@ def _speed(comparison: Comparison, settings: ThroughputSettings) -> tuple[Findin
 
 def _unstable(between: SpeedContrast) -> tuple[Finding, ...]:
     shaky = [
-        f"{name} {side.variation:.1%} at {point.concurrency}"
+        f"{name} {side.variation:.1%} {_where(point)}"
         for point in between.points
         for name, side in (("baseline", point.left), ("candidate", point.right))
         if side is not None and side.variation is not None and side.variation > UNSTABLE

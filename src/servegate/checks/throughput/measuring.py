@@ -1,53 +1,79 @@
-"""Loads one arm: one step is one window at every concurrency."""
+"""Loads one arm: one step is all windows of every load, each load one run of the tool."""
 
 from __future__ import annotations
 
 from servegate.checks.contract import Inputs, MeasureContext
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
-from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.settings import LoadShape, ThroughputSettings
 from servegate.domain.plan import sha256_of
-from servegate.domain.workload import LoadSpec
+from servegate.domain.workload import LoadResult, LoadSpec, Telemetry
 from servegate.ports import Probes
 
-NOT_OBSERVED = "not observed: this version samples no accelerator telemetry during load"
+SEEDS_APART = 1000
+"""Between the seeds of two loads, so that no window of one draws what a window of the other drew."""
 
 
 def items(settings: ThroughputSettings, _inputs: Inputs | None) -> int | None:
     """Return how many requests a step has, warm-up left out."""
-    return sum(settings.requests(concurrency) for concurrency in settings.concurrency)
+    return sum(shape.windows * shape.requests for shape in settings.shapes())
 
 
 def measure(
     probes: Probes, settings: ThroughputSettings, context: MeasureContext[ThroughputMeasurement]
 ) -> ThroughputMeasurement:
-    """Run one window at every concurrency, the fewest in flight first. Raises MeasurementError when the tool fails."""
-    points = []
-    for position, concurrency in enumerate(sorted(settings.concurrency)):
-        points.append(_point(probes, settings, context.step, position, concurrency))
-        context.advance(settings.requests(concurrency))
-    return ThroughputMeasurement(points=tuple(points))
+    """Run every load, the fewest in flight first. Raises MeasurementError when the tool fails."""
+    found: ThroughputMeasurement | None = None
+    for position, shape in enumerate(settings.shapes()):
+        measured = _measured(probes, settings, context.step, position, shape)
+        found = measured if found is None else found.joined(measured)
+        context.advance(shape.windows * shape.requests)
+    assert found is not None, "there is at least one load"
+    return found
 
 
-def _point(probes: Probes, settings: ThroughputSettings, block: int, position: int, concurrency: int) -> LoadPoint:
+def _measured(
+    probes: Probes, settings: ThroughputSettings, step: int, position: int, shape: LoadShape
+) -> ThroughputMeasurement:
     spec = LoadSpec(
-        input_tokens=settings.input_tokens,
-        output_tokens=settings.output_tokens,
-        concurrency=concurrency,
-        requests=settings.requests(concurrency),
-        warm_up_requests=settings.warm_up(concurrency),
-        seed=settings.seed + block * len(settings.concurrency) + position,
-        label=f"window-{block}-concurrency-{concurrency}",
+        input_tokens=shape.input_tokens,
+        output_tokens=shape.output_tokens,
+        concurrency=shape.concurrency,
+        requests=shape.requests,
+        warm_up_requests=shape.warm_up,
+        seed=settings.seed + SEEDS_APART * position + step,
+        label=f"{shape.load}-{shape.concurrency}-step-{step}",
+        windows=shape.windows,
+        lead_in=shape.lead_in,
     )
-    result = probes.load_generator.load(spec)
+    load = probes.load_generator.load(spec)
+    points = tuple(
+        _point(window, spec, shape, block=step * shape.windows + index, position=position)
+        for index, window in enumerate(load.windows)
+    )
+    return ThroughputMeasurement(points=points, columns=load.columns)
+
+
+def _point(window: LoadResult, spec: LoadSpec, shape: LoadShape, *, block: int, position: int) -> LoadPoint:
     workload = spec.to_json()
     del workload["label"]
+    telemetry, unseen = window.telemetry, window.telemetry_reason or "nobody looked at the machine"
+    foreign = telemetry.foreign_processes if telemetry else None
+    energy = telemetry.energy_j if telemetry else None
     return LoadPoint(
-        **result.to_json(),
-        concurrency=concurrency,
+        **window.to_json(),
+        load=shape.load,
+        concurrency=shape.concurrency,
         block=block,
         position=position,
         seed=spec.seed,
-        workload_sha256=sha256_of(workload),
-        foreign_processes_reason=NOT_OBSERVED,
-        energy_joules_reason=NOT_OBSERVED,
+        workload_sha256=sha256_of({**workload, "block": block}),
+        foreign_processes=foreign,
+        foreign_processes_reason=None if foreign is not None else _why(telemetry, "foreign_processes_reason", unseen),
+        energy_joules=energy,
+        energy_joules_reason=None if energy is not None else _why(telemetry, "cards_reason", unseen),
     )
+
+
+def _why(telemetry: Telemetry | None, name: str, unseen: str) -> str:
+    """Return why a number of the telemetry is missing."""
+    return (getattr(telemetry, name) or "the card cannot say") if telemetry is not None else unseen

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import median
-
 from servegate.checks.contract import Evidence, measured, not_measured, remarks
-from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
-from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.explaining import reading
+from servegate.checks.throughput.latency import alone, goodput, in_flight, latency, machine
+from servegate.checks.throughput.record import ThroughputMeasurement
+from servegate.checks.throughput.settings import SINGLE, Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.blocks import Block, Cell, Column, Figure, Fold, Point, Section, Series, Table, Text
 from servegate.domain.judgement import Comparison, Finding, outcome_of
-from servegate.stats.ratios import requests_for_percentile
-
-PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-METRICS = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_latency_s")
 
 
 def present(
@@ -25,12 +20,19 @@ def present(
 ) -> Section:
     """Return the section; values keep full precision, the report rounds them."""
     between = SpeedContrast.model_validate(comparison.candidate)
-    blocks: list[Block] = [*remarks(findings)]
+    blocks: list[Block] = [*remarks(findings), *_readings(between, evidence)]
     blocks.append(_speeds(between))
-    if between.points:
-        blocks.append(_figure(between))
+    if len(between.serving) > 1:
+        blocks += [_figure(between), *_gain(between)]
     if not_measured(evidence) is None:
-        blocks.append(_latency(measured(evidence)))
+        arms = measured(evidence)
+        row = alone(arms, between)
+        blocks += [row] if row is not None else []
+        blocks.append(latency(arms))
+        if settings.slo is not None:
+            blocks.append(goodput(arms, settings.slo))
+        table = machine(arms)
+        blocks += [table] if table.rows else []
     blocks += [_noise_table(comparison), _how(settings)]
     return Section(
         check="throughput",
@@ -56,6 +58,20 @@ def _summary(between: SpeedContrast, settings: ThroughputSettings) -> str:
     return f"{point.ratio:.3f}x ({_interval(point)}), {point.claim}: {speeds} at {settings.judged_at} in flight."
 
 
+def _readings(between: SpeedContrast, evidence: Evidence[ThroughputMeasurement]) -> list[Text]:
+    """Say what the judged load, and one request in flight, probably mean; nothing where speed is not judged."""
+    if between.not_judged is not None or between.judged_at is None:
+        return []
+    found = []
+    for where, point in (
+        (f"{between.judged_at} in flight", between.at(between.judged_at)),
+        ("One request in flight", between.at(1, SINGLE)),
+    ):
+        text = reading(point, evidence.baseline.engine, evidence.candidate.engine) if point else None
+        found += [Text(text=f"{where}: {text}")] if text else []
+    return found
+
+
 def _interval(point: SpeedPair) -> str:
     return "no interval" if point.low is None or point.high is None else f"95 % {point.low:.3f} to {point.high:.3f}"
 
@@ -64,9 +80,15 @@ def _noise(between: SpeedContrast, settings: ThroughputSettings) -> str:
     point = between.at(settings.judged_at)
     sides = (("Baseline", point.left), ("candidate", point.right)) if point else ()
     said = [f"{name} varies {side.variation:.2%}" for name, side in sides if side is not None and side.variation is not None]
-    if not said:
+    if not said or point is None:
         return "Noise unknown: there is a single window."
-    return f"{'; '.join(said)} between windows (CV); {settings.limits.restart_sd:.1%} between starts is assumed."
+    seen = f" A change of {point.detectable:.1%} would be found four times out of five." if point.detectable is not None else ""
+    return f"{'; '.join(said)} between windows (CV); {_restarts(settings.limits)}.{seen}"
+
+
+def _restarts(limits: Limits) -> str:
+    source = "is assumed until it was calibrated here" if limits.restart_sd == Limits().restart_sd else "as the config says"
+    return f"{limits.restart_sd:.1%} between starts {source}"
 
 
 def _speeds(between: SpeedContrast) -> Table:
@@ -75,7 +97,7 @@ def _speeds(between: SpeedContrast) -> Table:
         left, right = point.left, point.right
         rows.append(
             (
-                point.concurrency,
+                in_flight((point.load, point.concurrency)),
                 left.output_tokens_per_second if left else None,
                 right.output_tokens_per_second if right else None,
                 point.ratio,
@@ -85,6 +107,7 @@ def _speeds(between: SpeedContrast) -> Table:
                 left.variation if left else None,
                 right.variation if right else None,
                 left.windows if left else 0,
+                point.detectable,
             )
         )
     return Table(
@@ -95,16 +118,18 @@ def _speeds(between: SpeedContrast) -> Table:
             Column(title="Candidate", unit="tok/s", digits=1), Column(title="Ratio", digits=3),
             Column(title="Low 95 %", digits=3), Column(title="High 95 %", digits=3), Column(title="Difference"),
             Column(title="Baseline CV", percent=True), Column(title="Candidate CV", percent=True), Column(title="Windows"),
+            Column(title="Detectable", percent=True),
         ),
         rows=tuple(rows),
-        note="Ratio above 1: the candidate is faster. n.s.: no significant difference.",
+        note="Ratio above 1: the candidate is faster. n.s.: no significant difference. Detectable: the smallest change that so "
+        "many windows find four times out of five.",
     )  # fmt: skip
 
 
 def _figure(between: SpeedContrast) -> Figure:
     sides = (
-        ("baseline", [(point.concurrency, point.left) for point in between.points]),
-        ("candidate", [(point.concurrency, point.right) for point in between.points]),
+        ("baseline", [(point.concurrency, point.left) for point in between.serving]),
+        ("candidate", [(point.concurrency, point.right) for point in between.serving]),
     )
     lines = {
         role: tuple(Point(x=float(at), y=side.output_tokens_per_second) for at, side in points if side)
@@ -112,7 +137,7 @@ def _figure(between: SpeedContrast) -> Figure:
     }
     said = [
         f"{point.left.output_tokens_per_second:,.0f} and {point.right.output_tokens_per_second:,.0f} at {point.concurrency}"
-        for point in between.points
+        for point in between.serving
         if point.left and point.right
     ]
     return Figure(
@@ -129,37 +154,29 @@ def _figure(between: SpeedContrast) -> Figure:
     )
 
 
-def _latency(arms: tuple[ThroughputMeasurement, ThroughputMeasurement]) -> Table:
-    concurrencies = sorted({point.concurrency for arm in arms for point in arm.points})
-    rows = tuple(
-        (
-            concurrency,
-            metric,
-            *(_percentile(arm, concurrency, metric, name, share) for name, share in PERCENTILES for arm in arms),
+def _gain(between: SpeedContrast) -> list[Figure]:
+    """Draw the speed-up over concurrency with its interval; where speed is not judged, no gain is drawn."""
+    points = [point for point in between.serving if point.ratio is not None and not point.invalid]
+    if between.not_judged is not None or len(points) < 2:
+        return []
+    said = [f"{point.ratio:.3f} ({_interval(point)}) at {point.concurrency}" for point in points]
+    drawn = tuple(
+        Point(x=float(point.concurrency), y=point.ratio, low=point.low, high=point.high)
+        for point in points
+        if point.ratio is not None
+    )
+    return [
+        Figure(
+            name="throughput-gain",
+            title="Candidate over baseline by requests in flight",
+            style="lines",
+            x_label="requests in flight",
+            y_label="ratio of output tokens per second",
+            series=(Series(name="candidate over baseline", role="difference", points=drawn),),
+            description=f"Ratio of output tokens per second: {'; '.join(said)}.",
+            reference=1.0,
         )
-        for concurrency in concurrencies
-        for metric in METRICS
-    )
-    titles = [f"{arm} {name}" for name, _ in PERCENTILES for arm in ("Baseline", "Candidate")]
-    needed = {name: requests_for_percentile(share) for name, share in PERCENTILES}
-    return Table(
-        name="throughput-latency",
-        title="Latency under the same load",
-        columns=(Column(title="In flight"), Column(title="Metric", code=True), *(Column(title=title) for title in titles)),
-        rows=rows,
-        note="Median over windows of each window's percentile. A percentile is shown where every window has enough requests "
-        f"to bound it from above with 95 % confidence: {needed['p95']} for p95, {needed['p99']} for p99.",
-    )
-
-
-def _percentile(arm: ThroughputMeasurement, concurrency: int, metric: str, name: str, share: float) -> float | str | None:
-    windows: Sequence[LoadPoint] = [point for point in arm.points if point.concurrency == concurrency]
-    values = [getattr(point, metric).get(name) for point in windows]
-    if not windows or None in values:
-        return None
-    if min(point.completed for point in windows) < requests_for_percentile(share):
-        return "n too small"
-    return float(median(values))
+    ]
 
 
 def _noise_table(comparison: Comparison) -> Block:
@@ -168,7 +185,10 @@ def _noise_table(comparison: Comparison) -> Block:
     rows: list[tuple[Cell, ...]] = []
     for name, side in (("baseline", comparison.noise.baseline), ("candidate", comparison.noise.candidate)):
         points = SpeedContrast.model_validate(side).points if side is not None else ()
-        rows += [(name, point.concurrency, point.ratio, point.low, point.high, point.claim) for point in points]
+        rows += [
+            (name, in_flight((point.load, point.concurrency)), point.ratio, point.low, point.high, point.claim)
+            for point in points
+        ]
     return Table(
         name="throughput-noise",
         title="Each arm against itself: odd windows over even ones",
@@ -184,12 +204,14 @@ def _noise_table(comparison: Comparison) -> Block:
 def _how(settings: ThroughputSettings) -> Fold:
     limits = settings.limits
     text = (
-        f"{settings.input_tokens} tokens in and {settings.output_tokens} out for every request, the end of text ignored, the "
-        f"same prompts in both arms, new prompts in every window. The interval of the ratio joins the spread of the windows "
-        f"of both arms with {limits.restart_sd:.1%} between starts (once per arm), since windows of one start agree better "
-        f"than starts do. Speed fails the gate only at {settings.judged_at} in flight and only when the ratio is below "
-        f"{limits.fail_ratio:g} with 95 % confidence; it never earns a PASS. A window with failed requests, other output "
-        "lengths or a warm prefix cache is INVALID and proves nothing. Foreign processes, clocks and energy were not observed."
+        f"{settings.input_tokens} tokens in and {settings.output_tokens} out for every request, the end of text ignored, "
+        "the same prompts in both arms, none twice. One run of `vllm bench serve`, the baseline's in both arms, is cut into "
+        "windows where its requests end; the first round of requests fills the engine and is not counted. The interval of "
+        f"the ratio joins the spread of the windows of both arms with {limits.restart_sd:.1%} between starts (once per arm), "
+        "since windows of one start agree better than starts do. Speed fails the gate only at "
+        f"{settings.judged_at} in flight and only when the ratio is below {limits.fail_ratio:g} with 95 % confidence; it "
+        "never earns a PASS. Failed requests, answers of other lengths, a warm prefix cache, somebody else's requests or "
+        "processes, a card that is too hot or clocked otherwise, and another tool make a load INVALID: it proves nothing."
     )
     return Fold(title="How speed is judged", blocks=(Text(text=text),))
 

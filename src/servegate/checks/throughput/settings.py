@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -23,6 +25,54 @@ class Limits(Settings):
     """Arms whose windows differ by a larger share of generated tokens are not comparable."""
     prefix_cache_hit_rate: float = Field(default=0.01, ge=0, le=1)
     """A window that took more of its prompts from the prefix cache measured the cache."""
+    clock_share: float = Field(default=0.05, ge=0, le=1)
+    """Arms whose cards ran at clocks that differ by a larger share, with no power cap to explain it, are not comparable."""
+    throttled_share: float = Field(default=0.05, ge=0, le=1)
+    """A window in which the card was too hot, or braked by hardware, for a larger share of the time is void."""
+    foreign_cpu_share: float = Field(default=0.10, ge=0, le=1)
+    """An engine on a CPU is not measured while others keep a larger share of its cores busy."""
+
+
+class Single(Settings):
+    """Load with one request in flight: what a single user waits. Its windows are a row of their own."""
+
+    input_tokens: int = Field(default=1000, ge=1)
+    """Tokens of each prompt."""
+    output_tokens: int = Field(default=256, ge=2)
+    """Tokens generated for each prompt."""
+    windows: int = Field(default=5, ge=1, le=100)
+    """Windows, one after the other."""
+    requests_per_window: int = Field(default=6, ge=1)
+    """Requests in a window."""
+
+
+class Slo(Settings):
+    """What a request must keep to count as good; a limit left out is not asked for."""
+
+    ttft_ms: float | None = Field(default=None, gt=0)
+    """Time to the first token, in milliseconds."""
+    tpot_ms: float | None = Field(default=None, gt=0)
+    """Mean time of each further token, in milliseconds."""
+    e2e_ms: float | None = Field(default=None, gt=0)
+    """Time to the last token, in milliseconds."""
+
+
+SERVING, SINGLE = "serving", "single"
+"""The two kinds of load: `concurrency` requests in flight, and one."""
+
+
+@dataclass(frozen=True)
+class LoadShape:
+    """One load of a step: `windows` windows of `requests` requests each, `concurrency` in flight."""
+
+    load: str
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    windows: int
+    requests: int
+    warm_up: int
+    lead_in: int
 
 
 class ThroughputSettings(Settings):
@@ -32,32 +82,54 @@ class ThroughputSettings(Settings):
     """Tokens of each prompt."""
     output_tokens: int = Field(default=128, ge=2)
     """Tokens generated for each prompt; the end of text is ignored."""
-    concurrency: tuple[int, ...] = Field(default=(1, 8, 32, 64), min_length=1)
-    """Requests in flight, one load point each, in rising order."""
+    concurrency: tuple[int, ...] = Field(default=(32,), min_length=1)
+    """Requests in flight, one load point each, in rising order; several make a curve, such as [1, 8, 32, 64]."""
     judged_at: int = 32
     """The concurrency whose speed may FAIL the gate: the one you serve at."""
     windows: int = Field(default=5, ge=1, le=100)
     """Windows of load at each concurrency; two are the least that give an interval."""
     requests_per_window: int | None = Field(default=None, ge=1)
-    """Requests in a window; by default 4 for each in flight, and at least 12."""
+    """Requests in a window, rounded up to a multiple of those in flight; by default 4 for each in flight, and at least 12."""
     warm_up_requests: int | None = Field(default=None, ge=0)
-    """Requests before each window that are not measured; by default one for each in flight."""
+    """Requests before the windows that are not measured; by default one for each in flight."""
+    single: Single | None = Single()
+    """One request in flight, longer: the latency of a single user. `null` leaves it out."""
+    slo: Slo | None = None
+    """Limits of latency; with them the share and rate of requests that keep all of them (goodput) are shown."""
     seed: int = Field(default=1000, ge=0)
     """Every window draws new prompts; the same windows draw the same ones in both arms."""
     limits: Limits = Limits()
 
     @property
     def steps(self) -> int:
-        """A step of this check is one window at every concurrency."""
-        return self.windows
+        """A step of this check is all windows of every load."""
+        return 1
 
     def requests(self, concurrency: int) -> int:
-        """Return how many requests a window has."""
-        return self.requests_per_window or max(4 * concurrency, FEWEST_REQUESTS)
+        """Return how many requests a window has: whole rounds of those in flight, since equal requests end together."""
+        asked = self.requests_per_window or max(4 * concurrency, FEWEST_REQUESTS)
+        return math.ceil(asked / concurrency) * concurrency
 
     def warm_up(self, concurrency: int) -> int:
-        """Return how many requests warm a window up."""
+        """Return how many requests warm a load up."""
         return concurrency if self.warm_up_requests is None else self.warm_up_requests
+
+    def shapes(self) -> tuple[LoadShape, ...]:
+        """Return the loads of a step, the fewest in flight first.
+
+        The tool fills the engine before the first window with one round that is not counted (unless warm-up is switched off).
+        """
+        shapes = []
+        if self.single is not None:
+            one, warm = self.single, min(1, self.warm_up(1))
+            sizes = (one.input_tokens, one.output_tokens)
+            shapes.append(LoadShape(SINGLE, *sizes, 1, one.windows, one.requests_per_window, warm, warm))
+        for concurrency in sorted(self.concurrency):
+            warm, requests = self.warm_up(concurrency), self.requests(concurrency)
+            lead_in = concurrency if warm >= concurrency else 0
+            sizes = (self.input_tokens, self.output_tokens)
+            shapes.append(LoadShape(SERVING, *sizes, concurrency, self.windows, requests, warm, lead_in))
+        return tuple(shapes)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from servegate.checks.throughput.record import LoadPoint
+from servegate.checks.throughput.settings import SERVING
 from servegate.domain.records import Record
 from servegate.stats.ratios import LogRatio, coefficient_of_variation, log_ratio
 
@@ -23,8 +24,12 @@ class Windows(Record):
 
 
 class SpeedPair(Record):
-    """Right over left at one concurrency, with its 95 % interval. `invalid`: why these windows prove nothing."""
+    """Right over left of one load, with its 95 % interval. `invalid`: why these windows prove nothing.
 
+    `detectable` is the relative change (0.03: 3 %) that so many windows find four times out of five.
+    """
+
+    load: str = SERVING
     concurrency: int
     left: Windows | None
     right: Windows | None
@@ -34,6 +39,14 @@ class SpeedPair(Record):
     reason: str | None = None
     """Why there is no ratio, or no interval around it."""
     invalid: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    """What nobody looked at."""
+    remarks: tuple[str, ...] = ()
+    """`code: sentence` of what explains a speed without voiding it: queues, preemptions, a power limit, odd prompts."""
+    detectable: float | None = None
+    ceilings: tuple[float | None, float | None] = (None, None)
+    """Roofline of both arms in output tokens per second, for one request in flight."""
+    ceilings_reason: str | None = None
 
     @property
     def claim(self) -> str:
@@ -59,9 +72,14 @@ class SpeedContrast(Record):
     judged_at: int | None = None
     not_judged: NotJudged | None = None
 
-    def at(self, concurrency: int) -> SpeedPair | None:
+    def at(self, concurrency: int, load: str = SERVING) -> SpeedPair | None:
         """Return the pair at a concurrency."""
-        return next((point for point in self.points if point.concurrency == concurrency), None)
+        return next((each for each in self.points if (each.load, each.concurrency) == (load, concurrency)), None)
+
+    @property
+    def serving(self) -> tuple[SpeedPair, ...]:
+        """The pairs of the load that is served: the curve over concurrency."""
+        return tuple(point for point in self.points if point.load == SERVING)
 
 
 def windows_of(points: Sequence[LoadPoint]) -> Windows | None:
@@ -87,9 +105,15 @@ def ratio_of(left: Sequence[LoadPoint], right: Sequence[LoadPoint], restart_sd: 
 
 
 def speed_pair(
-    concurrency: int, left: Sequence[LoadPoint], right: Sequence[LoadPoint], restart_sd: float, invalid: tuple[str, ...] = ()
+    key: tuple[str, int],
+    left: Sequence[LoadPoint],
+    right: Sequence[LoadPoint],
+    restart_sd: float,
+    invalid: tuple[str, ...] = (),
+    unseen: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
 ) -> SpeedPair:
-    """Compare two sides at one concurrency."""
+    """Compare two sides of one load; `key` is its kind and its concurrency."""
     ratio = ratio_of(left, right, restart_sd)
     bounds = ratio.bounds(INTERVAL_ALPHA) if ratio else None
     reason = None
@@ -98,7 +122,8 @@ def speed_pair(
     elif bounds is None:
         reason = "a single window has no spread, so there is no interval"
     return SpeedPair(
-        concurrency=concurrency,
+        load=key[0],
+        concurrency=key[1],
         left=windows_of(left),
         right=windows_of(right),
         ratio=ratio.ratio if ratio else None,
@@ -106,4 +131,7 @@ def speed_pair(
         high=bounds[1] if bounds else None,
         reason=reason,
         invalid=invalid,
+        unseen=unseen,
+        remarks=remarks,
+        detectable=ratio.smallest_detectable() if ratio else None,
     )

@@ -1,0 +1,151 @@
+"""What makes a set of windows prove nothing. Each fault is `code: sentence`; a load with one is INVALID and claims nothing.
+
+A speed-up can be a warm cache, failed requests, shorter answers, a hot card, a neighbour, or another tool. What was not
+looked at is told apart from what was looked at and found in order: `unseen` names it, and a person has to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from servegate.checks.throughput.record import LoadPoint
+from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.domain.workload import CardLoad
+
+HOT = ("HW slowdown", "SW thermal slowdown", "HW thermal slowdown", "HW power brake")
+"""Reasons for lower clocks that are about the machine: it is too hot, or its power supply brakes it."""
+POWER_CAP = "SW power cap"
+"""Clocks that fall because the card is at its power limit belong to the work: serving would meet them as well."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Windows of both arms of one load, joined by block and workload hash."""
+
+    baseline: tuple[LoadPoint, ...]
+    candidate: tuple[LoadPoint, ...]
+
+    @property
+    def sides(self) -> tuple[tuple[str, tuple[LoadPoint, ...]], ...]:
+        """Both arms by name."""
+        return (("baseline", self.baseline), ("candidate", self.candidate))
+
+    @property
+    def windows(self) -> list[tuple[LoadPoint, LoadPoint]]:
+        """Windows of the same block, baseline first."""
+        candidate = {point.block: point for point in self.candidate}
+        return [(point, candidate[point.block]) for point in self.baseline if point.block in candidate]
+
+
+def faults(pair: Paired, settings: ThroughputSettings, *, on_cpu: bool) -> tuple[str, ...]:
+    """Say why a load proves nothing; empty when nothing speaks against it."""
+    found: list[str] = []
+    for name, side in pair.sides:
+        found += _of_requests(name, side, settings)
+        found += _of_the_machine(name, side, settings, on_cpu=on_cpu)
+    return (*found, *_between(pair, settings))
+
+
+def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSettings) -> list[str]:
+    found = []
+    asked, completed = sum(point.requests for point in side), sum(point.completed for point in side)
+    if completed < asked or any(point.failed for point in side):
+        found.append(f"failed-requests: {asked - completed} of {asked} requests of the {name} failed")
+    wrong = sum(point.wrong_lengths for point in side)
+    if wrong > settings.limits.output_tokens_share * completed:
+        found.append(
+            f"wrong-lengths: {wrong} of {completed} answers of the {name} have another number of tokens than was asked for"
+        )
+    rates = [point.prefix_cache_hit_rate for point in side if point.prefix_cache_hit_rate is not None]
+    if rates and max(rates) > settings.limits.prefix_cache_hit_rate:
+        found.append(f"warm-cache: the {name} took {max(rates):.1%} of a window's prompts from its prefix cache")
+    foreign = max((point.foreign_requests or 0 for point in side), default=0)
+    if foreign:
+        found.append(f"foreign-requests: somebody else sent {foreign} requests to the {name} while it was measured")
+    return found
+
+
+def _of_the_machine(name: str, side: Sequence[LoadPoint], settings: ThroughputSettings, *, on_cpu: bool) -> list[str]:
+    found = []
+    foreign = sorted({process for point in side for process in point.foreign_processes or ()})
+    if foreign:
+        found.append(f"foreign-processes: {', '.join(foreign)} used the accelerator of the {name}")
+    for reason in HOT:
+        share = max((card.throttled.get(reason, 0.0) for card in cards_of(side)), default=0.0)
+        if share > settings.limits.throttled_share:
+            found.append(f"throttled: the card of the {name} was slowed down for {share:.0%} of a window ({reason})")
+    taken = cpu_taken(side)
+    if on_cpu and taken is not None and taken[0] > settings.limits.foreign_cpu_share:
+        found.append(
+            f"busy-machine: others kept {taken[0]:.0%} of the CPU busy while the {name} was measured on it, "
+            f"{taken[1]:.1f} cores on average"
+        )
+    return found
+
+
+def _between(pair: Paired, settings: ThroughputSettings) -> list[str]:
+    found = []
+    for one, other in pair.windows:
+        most, least = max(one.output_tokens, other.output_tokens), min(one.output_tokens, other.output_tokens)
+        if most and (most - least) / most > settings.limits.output_tokens_share:
+            found.append(
+                f"output-lengths: window {one.block} generated {one.output_tokens:,} tokens in the baseline "
+                f"and {other.output_tokens:,} in the candidate"
+            )
+            break
+    tools = [{point.command[0] for point in side if point.command} for _name, side in pair.sides]
+    if tools[0] and tools[1] and tools[0] != tools[1]:
+        found.append(f"other-tool: the arms were loaded by two tools, {', '.join(sorted(tools[0] | tools[1]))}")
+    for what, unit in (("sm_clock_mhz", "SM"), ("memory_clock_mhz", "memory")):
+        clocks = [mean_of(side, what) for _name, side in pair.sides]
+        if clocks[0] is None or clocks[1] is None or max(clocks[0], clocks[1]) <= 0:
+            continue
+        apart = abs(clocks[0] - clocks[1]) / max(clocks[0], clocks[1])
+        if apart > settings.limits.clock_share and not (what == "sm_clock_mhz" and _capped(pair, settings)):
+            found.append(
+                f"clocks-differ: the {unit} clock was {clocks[0]:,.0f} MHz for the baseline and {clocks[1]:,.0f} MHz for the "
+                "candidate, and no power limit explains it"
+            )
+    return found
+
+
+def _capped(pair: Paired, settings: ThroughputSettings) -> bool:
+    cards = [card for _name, side in pair.sides for card in cards_of(side)]
+    return any(card.throttled.get(POWER_CAP, 0.0) > settings.limits.throttled_share for card in cards)
+
+
+def unseen(pair: Paired, *, on_cpu: bool) -> tuple[str, ...]:
+    """Return what nobody looked at, with the reason: neighbours and clocks of a GPU, the prefix cache."""
+    found: dict[str, str] = {}
+    for _name, side in pair.sides:
+        for point in side:
+            if not on_cpu and point.foreign_processes is None:
+                found.setdefault("other processes on the card", point.foreign_processes_reason or "unknown")
+            if not on_cpu and (point.telemetry is None or not any(c.sm_clock_mhz is not None for c in point.telemetry.cards)):
+                reason = point.telemetry_reason or (point.telemetry.cards_reason if point.telemetry else None)
+                found.setdefault("clocks of the card", reason or "the card cannot say")
+            if point.prefix_cache_hit_rate is None and "may be off" not in (point.prefix_cache_hit_rate_reason or ""):
+                found.setdefault("the prefix cache", point.prefix_cache_hit_rate_reason or "unknown")
+    return tuple(f"{what} ({reason})" for what, reason in found.items())
+
+
+def cards_of(side: Iterable[LoadPoint]) -> list[CardLoad]:
+    """Return every card of every window."""
+    return [card for point in side if point.telemetry for card in point.telemetry.cards]
+
+
+def mean_of(side: Iterable[LoadPoint], name: str) -> float | None:
+    """Return the mean of a number of the cards over windows; None where no card says."""
+    values = [value for card in cards_of(side) if (value := getattr(card, name)) is not None]
+    return fmean(values) if values else None
+
+
+def cpu_taken(side: Iterable[LoadPoint]) -> tuple[float, float] | None:
+    """Return the share of the machine's cores that others kept busy, and how many cores that is, in the worst window."""
+    seen = [point.telemetry for point in side if point.telemetry is not None and point.telemetry.foreign_cpu_cores is not None]
+    worst = max(seen, key=lambda each: each.foreign_cpu_cores or 0.0, default=None)
+    if worst is None or worst.foreign_cpu_cores is None:
+        return None
+    return worst.foreign_cpu_cores / worst.cpu_cores, worst.foreign_cpu_cores
