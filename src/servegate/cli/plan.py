@@ -48,6 +48,8 @@ def show(console: Console, found: Resolved) -> None:
     )
     for warning in found.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
+    for note in found.notes:
+        console.print(Text(f"note: {printable(note)}"))
     for name, arm in plan.arms.items():
         console.print(Text.assemble((f"\n{name}", "bold"), f"  {arm.config.path}"))
         variables = [f"{key}={shlex.quote(value)}" for key, value in arm.environment.items()]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from servegate import __version__
 from servegate.checks import discovered
-from servegate.checks.contract import Inputs
+from servegate.checks.contract import Change, Inputs
 from servegate.checks.engagement.variables import meant
+from servegate.config.choosing import chosen
 from servegate.config.faults import place_of
 from servegate.config.files import near_files, read_ledger, read_text, reader
 from servegate.config.loading import Loaded
@@ -35,6 +36,8 @@ class Resolved:
     engine: EngineSettings
     run_root: Path
     warnings: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
+    """What checks decided from the change itself, such as to be on."""
 
 
 def resolve(loaded: Loaded) -> Resolved:
@@ -46,6 +49,9 @@ def resolve(loaded: Loaded) -> Resolved:
     config, known = loaded.config, discovered()
     arms = {role.value: _arm(loaded, role, session) for session, role in enumerate(Role)}
     baseline, candidate = arms[Role.BASELINE], arms[Role.CANDIDATE]
+    models = {name: _model(loaded, arm) for name, arm in arms.items()}
+    knobs = differing_options(baseline, candidate)
+    loaded, decided = chosen(loaded, Change(knobs, arms, models))
     hashes: dict[str, str] = {}
     inputs: dict[str, Inputs] = {}
     for name, settings in loaded.checks.items():
@@ -54,7 +60,6 @@ def resolve(loaded: Loaded) -> Resolved:
         if check_load is not None:
             inputs[name] = check_load(settings, read)
     accepted = read_ledger(loaded.directory / config.accepted, required="accepted" in loaded.sources)
-    knobs = differing_options(baseline, candidate)
     checks = {name: settings.to_json() for name, settings in loaded.checks.items()}
     schedule = tuple(
         Step(session=arm.session, arm=arm.name, check=name, step=step)
@@ -63,7 +68,6 @@ def resolve(loaded: Loaded) -> Resolved:
         if known[name].measure is not None
         for step in range(known[name].steps(settings, inputs.get(name), config.rounds))
     )
-    models = {name: _model(loaded, arm) for name, arm in arms.items()}
     plan = Plan(
         gate=config.gate,
         description=config.description,
@@ -97,6 +101,7 @@ def resolve(loaded: Loaded) -> Resolved:
         engine=config.engine,
         run_root=Path(config.output.directory) / config.gate,
         warnings=tuple(warnings),
+        notes=decided,
     )
 
 

@@ -7,9 +7,10 @@ of servegate, since it is started as a program of its own, with `python -I -S`, 
 
 Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in about 0.2 s. Environment:
 
-FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, and die, hang, http-500,
-                   garbage, each also as `<fault>-after-N`: after N completions that went well (the trial generation of a
-                   start is the first). The same word under `--additional-config={"fault": ...}` works too.
+FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, forget-the-middle (of
+                   prompts over 400 tokens, the pass key of a `retrieval` prompt), and die, hang, http-500, garbage, each
+                   also as `<fault>-after-N`: after N completions that went well (the trial generation of a start is the
+                   first). The same word under `--additional-config={"fault": ...}` works too.
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
 FAKE_VLLM_PIDS     a file to which `ignore-sigterm-and-fork` appends its pids
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
@@ -131,6 +132,10 @@ class Model:
         for part, answer in self.answers.items():
             if part in prompt:
                 return answer + (" not" if flipped else "")
+        key = re.search(r"The pass key is (\d+)", prompt)
+        if key and "What is the pass key?" in prompt:
+            lost = self.fault == "forget-the-middle" and len(prompt) > 1200 and 1 < 3 * key.start() / len(prompt) < 2
+            return "The text names no pass key." if lost else f"The pass key is {key[1]}."
         # what is asked stands last: after the examples of a few-shot prompt, or in the last turn of a chat
         question = re.split(r"Question:|<\|im_start\|>user", prompt)[-1]
         total = sum(int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?![\w.])", question)) + flipped

@@ -14,6 +14,7 @@ FAULTS = {
     "wrong-model": "another server answers on the port",
     "ignore-sigterm-and-fork": "does not listen to SIGTERM and starts children that do not either",
     "flip-some-answers": "answers a quarter of the prompts differently",
+    "forget-the-middle": "loses what stands in the middle third of a long prompt, as a faulty KV cache does",
     "die-after-N": "ends after N completions; also hang-after-N, http-500-after-N, garbage-after-N",
 }
 """What FAKE_VLLM_FAULT may say."""
