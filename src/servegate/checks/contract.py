@@ -123,8 +123,8 @@ class Check(Generic[S, M]):
     """Measure after the others: this check is the one that may cost the engine its life."""
     steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)
     """How many steps each arm has, given the gate's rounds."""
-    part: Callable[[Inputs, int, int], Inputs] = field(default=lambda inputs, _step, _rounds: inputs)
-    """The part of the inputs that one step asks: (inputs, step, the gate's rounds)."""
+    part: Callable[[S, Inputs, int, int], Inputs] = field(default=lambda _settings, inputs, _step, _rounds: inputs)
+    """The part of the inputs that one step asks: (settings, inputs, step, the gate's rounds)."""
     choose: Callable[[S, bool, Change], Choice] | None = None
     """Decides from the change itself whether the check is on: (its settings, whether the gate config names it, the
     change). A check without it is on when it is named."""

@@ -8,7 +8,8 @@ of servegate, since it is started as a program of its own, with `python -I -S`, 
 Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in about 0.2 s. Environment:
 
 FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, forget-the-middle (of
-                   prompts over 400 tokens, the pass key of a `retrieval` prompt), and die, hang, http-500, garbage, each
+                   prompts over 400 tokens, the pass key of a `retrieval` prompt), break-when-sampled (most
+                   answers to requests that leave the temperature to the engine), and die, hang, http-500, garbage, each
                    also as `<fault>-after-N`: after N completions that went well (the trial generation of a start is the
                    first). The same word under `--additional-config={"fault": ...}` works too.
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
@@ -150,7 +151,8 @@ class Model:
         """One choice: text, token ids, finish reason, logprobs."""
         prompt = decode(ids, special=True)
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or 16
-        produced = [*encode(self.answer(prompt)), END]
+        drawn = self.fault == "break-when-sampled" and "temperature" not in body and chance(prompt, body.get("seed")) < 0.8
+        produced = [*encode("Something else." if drawn else self.answer(prompt)), END]
         if body.get("ignore_eos"):
             produced = (produced[:-1] * (limit // max(1, len(produced) - 1) + 1))[:limit]
         finish = "stop" if len(produced) <= limit and produced[-1:] == [END] else "length"

@@ -13,7 +13,7 @@ from typing import Any
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
-from servegate.domain.workload import Completion, CompletionRequest
+from servegate.domain.workload import SAMPLING, Completion, CompletionRequest
 from servegate.http import InvalidReplyError, Reply
 
 CLAMPED = -9990.0
@@ -27,7 +27,10 @@ class UnusableReplyError(ValueError):
 
 
 def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
-    """Return the JSON body of one request, with every parameter that a server could fill in otherwise."""
+    """Return the JSON body of one request, with every parameter that a server could fill in otherwise.
+
+    Sampling parameters that the request leaves open are left out, not sent as null.
+    """
     body: dict[str, Json] = {
         "model": model,
         "prompt": list(request.token_ids),
@@ -58,7 +61,7 @@ def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
     }
     if request.cache_salt:
         body["cache_salt"] = request.cache_salt
-    return body
+    return {name: value for name, value in body.items() if value is not None or name not in SAMPLING}
 
 
 def failed(request: CompletionRequest, status: ItemStatus, reason: str) -> Completion:
