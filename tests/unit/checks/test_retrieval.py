@@ -229,7 +229,7 @@ def test_prompts_are_paired_by_id_and_not_by_place() -> None:
 # -- choosing ------------------------------------------------------------------------------------------------------------
 
 
-def change(knob: str = "max-num-seqs", lengths: tuple[int | None, int | None] = (None, None), kv: object = None) -> Change:
+def change(knob: str = "max-num-seqs", lengths: tuple[object, object] = (None, None), kv: object = None) -> Change:
     options = [{} if length is None else {"max-model-len": length} for length in lengths]
     arms = {"baseline": arm("baseline", **options[0]), "candidate": arm("candidate", **options[1])}
     plain = ModelSource(source="m", revision=None, config={"quantization_config": {"kv_cache_scheme": None}})
@@ -273,6 +273,10 @@ def test_the_shorter_length_of_the_arms_is_filled() -> None:
     choice = CHECK.choose(RetrievalSettings(), False, change("max-model-len", (8192, 4096)))
     assert isinstance(choice.settings, RetrievalSettings)
     assert choice.settings.context_tokens == 4096
+    for other, expected in (("4k", 4000), ("4K", 4096), (-1, 8192), ("auto", 8192), (None, 8192), ("0.5k", 8192)):
+        mixed = CHECK.choose(RetrievalSettings(), False, change("max-model-len", (8192, other))).settings
+        assert isinstance(mixed, RetrievalSettings)
+        assert mixed.context_tokens == expected
     kept = CHECK.choose(RetrievalSettings(context_tokens=1024), True, change("max-model-len", (8192, 4096))).settings
     assert isinstance(kept, RetrievalSettings)
     assert kept.context_tokens == 1024

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from servegate.checks.contract import Change, Choice
 from servegate.checks.retrieval.settings import RetrievalSettings
 from servegate.domain.records import Json
 
 LONG_PROMPT_KNOBS = frozenset({
     "kv-cache-dtype", "calculate-kv-scales", "kv-cache-dtype-skip-layers", "attention-backend", "attention-config",
-    "max-model-len", "disable-sliding-window", "rope-scaling", "environment.VLLM_ATTENTION_BACKEND",
+    "max-model-len", "disable-sliding-window", "rope-scaling", "hf-overrides", "environment.VLLM_ATTENTION_BACKEND",
 })  # fmt: skip
 """Knobs that decide how old entries of the KV cache are kept, read, or placed."""
 LENGTH_KNOB = "max-model-len"
+LENGTH = re.compile(r"([0-9]{1,12})([kKmM]?)")
+UNIT = {"": 1, "k": 1_000, "m": 1_000_000, "K": 1 << 10, "M": 1 << 20}
+"""vLLM reads `16k` as 16,000 and `16K` as 16,384 (`human_readable_int` of its argument parser)."""
 
 
 def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
@@ -24,8 +29,8 @@ def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
     if not causes and not (named and settings.when == "always"):
         return Choice(None)
     note = f"retrieval is on, since {said}" if causes and not (named and settings.when == "always") else ""
-    lengths = [arm.config.options.get(LENGTH_KNOB) for arm in change.arms.values()]
-    stated = [length for length in lengths if type(length) is int]
+    lengths = [_length(arm.config.options.get(LENGTH_KNOB)) for arm in change.arms.values()]
+    stated = [length for length in lengths if length is not None]
     if settings.context_tokens is None and stated:
         shorter = settings.model_copy(update={"context_tokens": min(stated)})
         return Choice(shorter, note, {"context_tokens": "the shorter max-model-len"})
@@ -38,6 +43,12 @@ def _causes(change: Change) -> list[str]:
     if len(schemes) > 1:
         causes.append("the checkpoints' kv_cache_scheme")
     return causes
+
+
+def _length(stated: Json) -> int | None:
+    """Return a length in tokens; None where the engine chooses it (nothing, -1, `auto`) or where it is not understood."""
+    found = LENGTH.fullmatch(str(stated).strip())
+    return int(found[1]) * UNIT[found[2]] or None if found else None
 
 
 def _kv_scheme(config: Json) -> str:
