@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
+from servegate.checks.retrieval.choosing import causes_of
 from servegate.domain.arms import Role
 from servegate.domain.blocks import Section, Text
 from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured
@@ -128,6 +129,7 @@ def _arm_findings(
     if plan.policy != "quick" and "accuracy" not in results:
         message = f"accuracy was not checked, and policy {plan.policy} gives no PASS without it (`policy: quick` does)"
         found.append(finding(ARMS, "no-accuracy", Severity.REVIEW, message))
+    found += _long_prompt_findings(plan, results)
     for name, side in arms.items():
         found += _engine_findings(name, side.engine, read=ENGAGEMENT in results)
         if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
@@ -138,6 +140,15 @@ def _arm_findings(
     if baseline is not None and candidate is not None:
         found += _environment_findings(baseline, candidate)
     return tuple(found)
+
+
+def _long_prompt_findings(plan: Plan, results: Mapping[str, Judged]) -> list[Finding]:
+    """Only long prompts show what a KV cache loses, so a change of it that was not looked at there has not earned a PASS."""
+    causes = causes_of(plan.knobs, (plan.model_of(name) for name in plan.arms))
+    if not causes or "retrieval" in results:
+        return []
+    message = f"{' and '.join(causes)} changed and no long prompt was asked (check `retrieval`): lost context would not be seen"
+    return [finding(ARMS, "no-long-prompts", Severity.INFO if plan.policy == "quick" else Severity.REVIEW, message)]
 
 
 def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list[Finding]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from servegate.checks.contract import Change, Choice
 from servegate.checks.retrieval.settings import RetrievalSettings
+from servegate.domain.plan import Knob, ModelSource
 from servegate.domain.records import Json
 
 LONG_PROMPT_KNOBS = frozenset({
@@ -21,7 +23,7 @@ UNIT = {"": 1, "k": 1_000, "m": 1_000_000, "K": 1 << 10, "M": 1 << 20}
 
 def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
     """Return whether the check is on, and with a context that both arms accept, as far as their configs say it."""
-    causes = _causes(change)
+    causes = causes_of(change.knobs, change.models.values())
     said = f"{' and '.join(causes)} {'differs' if len(causes) == 1 else 'differ'} between the arms"
     if settings.when == "never":
         note = f"retrieval is off (when: never), although {said}: short prompts hide faults of the KV cache" if causes else ""
@@ -37,9 +39,10 @@ def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
     return Choice(settings, note)
 
 
-def _causes(change: Change) -> list[str]:
-    causes = [knob.name for knob in change.knobs if knob.name in LONG_PROMPT_KNOBS]
-    schemes = {_kv_scheme(source.config) for source in change.models.values()}
+def causes_of(knobs: Iterable[Knob], models: Iterable[ModelSource]) -> list[str]:
+    """Return what differs that can harm long prompts alone, in the words of `servegate plan`."""
+    causes = [knob.name for knob in knobs if knob.name in LONG_PROMPT_KNOBS]
+    schemes = {_kv_scheme(source.config) for source in models}
     if len(schemes) > 1:
         causes.append("the checkpoints' kv_cache_scheme")
     return causes
