@@ -79,7 +79,7 @@ def blocks(comparison: Comparison) -> list[Block]:
                 Column(title="answers equal to the baseline's, one at a time"), Column(title="one at a time"),
                 Column(title=f"{counted['concurrency']} in flight"), Column(title="differ by batching alone"),
             ),
-            rows=(*rows, ("differ by the change alone", *change, None)),
+            rows=(*rows, ("differ by the change alone", *change, "")),
             note=f"Greedy answers to {n} prompts, compared byte by byte; {counted['same_everywhere']} are the same in all four "
             f"cells.{f' {left} more lack one of the four answers.' if left else ''}",
         )

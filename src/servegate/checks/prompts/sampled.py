@@ -109,9 +109,9 @@ def _loss(known: Mapping[Key, tuple[bool, bool]]) -> dict[str, Estimate]:
     """Return the loss of kept contracts in points, positive where the candidate lost, with one-sided 95 % bounds."""
     if not known:
         return {}
-    names = sorted({key[0] for key in known})
+    clusters = {name: number for number, name in enumerate(dict.fromkeys(key[0] for key in known))}
     values = np.array([float(left) - float(right) for left, right in known.values()])
-    mean = clustered_mean(values, np.array([names.index(key[0]) for key in known]))
+    mean = clustered_mean(values, np.array([clusters[key[0]] for key in known]))
     bounds, reach = mean.bounds(ALPHA), never_seen_bound(mean.clusters, ALPHA)
     low = high = None
     if bounds is not None:

@@ -42,11 +42,10 @@ def compare(evidence: Evidence[RetrievalMeasurement], settings: RetrievalSetting
     prompts = {prompt.id: prompt for prompt in inputs.prompts}
     rounds = sorted({one.round for side in measured(evidence) for one in side.rounds})
     paired, unpaired, missing = _paired(sides[0], sides[1], prompts, rounds)
-    items = [
-        _item(prompt, [(sides[0][key], sides[1][key]) for key in paired if key[0] == prompt.id], settings)
-        for prompt in inputs.prompts
-        if any(key[0] == prompt.id for key in paired)
-    ]
+    answers: dict[str, list[tuple[Stated, Stated]]] = {}
+    for key in paired:
+        answers.setdefault(key[0], []).append((sides[0][key], sides[1][key]))
+    items = [_item(prompt, answers[prompt.id], settings) for prompt in inputs.prompts if prompt.id in answers]
     first = [(prompts[key[0]], sides[0][key], sides[1][key]) for key in paired if key[1] == paired[0][1]]
     by_depth = {depth: [item for item in items if item["depth_percent"] == depth] for depth in _depths(inputs)}
     halves = [_against_itself(side, prompts, rounds) for side in sides] if len(rounds) > 1 else [None, None]
