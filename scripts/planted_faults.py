@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/planted_faults.py --engine ENGINE/bin/vllm [--fault NAME ...] [--output DIRECTORY]
 
-`make faults` runs them all (1 to 2 minutes a fault on 2 cores). A faulty model is a directory of links to the demo's files in which
-one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's model;
+`make faults` runs them all (1 to 2 minutes a fault on 2 cores). A faulty model is a directory of links to the demo's files in
+which one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's model;
 the whole command line runs, `prompts` and `engagement` on, policy `quick`. Printed is a table: fault, outcome, classes of
 the first round, and the findings that the fault must have. Exit 1 when one was not found, or when any gate said PASS.
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from servegate.checks.prompts.passes import SEQUENTIAL_PROMPTS, SEQUENTIAL_SECONDS
+from servegate.checks.retrieval.settings import RetrievalSettings
 from servegate.domain.policies import POLICIES, ROUNDS, PolicyName
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/policies.md"
@@ -14,6 +16,7 @@ NAMES: tuple[PolicyName, ...] = ("quick", "standard", "release")
 PERCENT = 100
 ROWS: dict[str, list[tuple[str, str, float]]] = {
     "rounds of prompts with a contract": [("prompts", "contract_rounds", 1)],
+    "samples of each contract under the config's own sampling": [("prompts", "samples", 1)],
     "PASS needs an accuracy drop below (upper 95 %)": [("accuracy", "limits.pass_drop_points", 1)],
     "FAIL needs one above (lower 99 %)": [("accuracy", "limits.fail_drop_points", 1)],
     "PASS needs a perplexity ratio below (upper 95 %)": [("logprobs", "limits.ppl_ratio_pass", 1)],
@@ -43,6 +46,20 @@ def test_a_row_holds_each_policys_numbers(row: str) -> None:
     for name, cell in zip(NAMES, cells(row), strict=True):
         stated = [POLICIES[name][check][setting] * scale for check, setting, scale in ROWS[row]]
         assert numbers(cell)[: len(stated)] == pytest.approx(stated), (row, name)
+
+
+def test_prompts_asked_one_at_a_time() -> None:
+    for name, cell in zip(NAMES, cells("prompts asked one at a time, to tell what batching does"), strict=True):
+        if POLICIES[name]["prompts"]["sequential"] == "never":
+            assert cell == "never"
+        else:
+            assert numbers(cell) == [SEQUENTIAL_PROMPTS, SEQUENTIAL_SECONDS]
+
+
+def test_what_the_page_says_of_retrieval_is_what_it_does() -> None:
+    limits, text = RetrievalSettings().limits, " ".join(PAGE.read_text().split())
+    assert f"states under {limits.baseline_share:.0%} of its keys".replace("%", " %") in text
+    assert f"lower 99 % bound is above {limits.drop_points:g} point" in text
 
 
 def test_rounds_fact_changes_and_degenerate_answers() -> None:

@@ -67,8 +67,11 @@ def test_another_policy_is_another_policy_fingerprint(tmp_path: Path) -> None:
     assert standard.policy != release.policy
 
 
-@pytest.mark.parametrize(("policy", "asked"), [("quick", [0, 1]), ("standard", [0, 1, 2, 3]), ("release", [0, 1, 2, 3])])
+@pytest.mark.parametrize(
+    ("policy", "asked"), [("quick", [0, 1]), ("standard", [0, 1, 2, 3, 4, 5]), ("release", [0, 1, 2, 3, 4, 5])]
+)
 def test_the_schedule_has_the_rounds_of_the_contracts(tmp_path: Path, policy: str, asked: list[int]) -> None:
+    """Four rounds of the contracts, then a pass that samples them and one that asks one prompt at a time."""
     made = plan(tmp_path, policy)
     for arm in ("baseline", "candidate"):
         assert [step.step for step in made.schedule if step.arm == arm] == asked

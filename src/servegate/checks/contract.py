@@ -12,14 +12,15 @@ no other required check stays REVIEW.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from servegate.domain.arms import Arm
 from servegate.domain.blocks import Section, Text
 from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
-from servegate.domain.plan import Plan
+from servegate.domain.plan import Knob, ModelSource, Plan
 from servegate.domain.records import Json, Record, Settings
 from servegate.ports import Advance, Probes
 
@@ -77,6 +78,24 @@ class Evidence(Generic[M]):
 
 
 @dataclass(frozen=True)
+class Change:
+    """In what the arms differ, as far as it is known before anything starts."""
+
+    knobs: tuple[Knob, ...]
+    arms: Mapping[str, Arm]
+    models: Mapping[str, ModelSource]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Whether a check is on (`settings`; None: off), a sentence about that for the plan, and where settings came from."""
+
+    settings: Settings | None
+    note: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Check(Generic[S, M]):
     """One question about a serving change.
 
@@ -107,8 +126,11 @@ class Check(Generic[S, M]):
     more: Callable[[M, S, int], int] = field(default=lambda _baseline, _settings, _planned: 0)
     """Steps that both arms get beyond the planned ones: (the baseline's measurement, settings, planned steps). Asked for each
     arm once its planned steps are done; it must see the baseline's planned steps only, so that both arms get as many."""
-    part: Callable[[Inputs, int, int], Inputs] = field(default=lambda inputs, _step, _rounds: inputs)
-    """The part of the inputs that one step asks: (inputs, step, the gate's rounds)."""
+    part: Callable[[S, Inputs, int, int], Inputs] = field(default=lambda _settings, inputs, _step, _rounds: inputs)
+    """The part of the inputs that one step asks: (settings, inputs, step, the gate's rounds)."""
+    choose: Callable[[S, bool, Change], Choice] | None = None
+    """Decides from the change itself whether the check is on: (its settings, whether the gate config names it, the
+    change). A check without it is on when it is named."""
 
 
 AnyCheck = Check[Any, Any]
@@ -144,6 +166,6 @@ def remarks(findings: tuple[Finding, ...]) -> tuple[Text, ...]:
 
 
 __all__ = [
-    "NO_MEASUREMENT", "AnyCheck", "ArmEvidence", "Check", "Comparison", "Estimate", "Evidence", "Inputs", "MeasureContext",
-    "Outcome", "ReadFile", "finding", "measured", "not_measured",
+    "NO_MEASUREMENT", "AnyCheck", "ArmEvidence", "Change", "Check", "Choice", "Comparison", "Estimate", "Evidence", "Inputs",
+    "MeasureContext", "Outcome", "ReadFile", "finding", "measured", "not_measured",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
+from servegate.checks.retrieval.choosing import causes_of
 from servegate.checks.served_models import model_findings
 from servegate.domain.arms import Role
 from servegate.domain.blocks import Section, Text
@@ -170,6 +171,7 @@ def _arm_findings(
     if plan.policy != "quick" and "accuracy" not in results:
         message = f"accuracy was not checked, and policy {plan.policy} gives no PASS without it (`policy: quick` does)"
         found.append(finding(ARMS, "no-accuracy", Severity.REVIEW, message))
+    found += _long_prompt_findings(plan, results)
     for name, side in arms.items():
         found += _engine_findings(name, side.engine, read=ENGAGEMENT in results)
         if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
@@ -182,6 +184,15 @@ def _arm_findings(
         revisions = {"revision", "tokenizer-revision", "code-revision", "hf-config-path"}
         found += model_findings(baseline, candidate, same_revision=revisions.isdisjoint(knob.name for knob in plan.knobs))
     return tuple(found)
+
+
+def _long_prompt_findings(plan: Plan, results: Mapping[str, Judged]) -> list[Finding]:
+    """Only long prompts show what a KV cache loses, so a change of it that was not looked at there has not earned a PASS."""
+    causes = causes_of(plan.knobs, (plan.model_of(name) for name in plan.arms))
+    if not causes or "retrieval" in results:
+        return []
+    message = f"{' and '.join(causes)} changed and no long prompt was asked (check `retrieval`): lost context would not be seen"
+    return [finding(ARMS, "no-long-prompts", Severity.INFO if plan.policy == "quick" else Severity.REVIEW, message)]
 
 
 def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list[Finding]:

@@ -41,6 +41,8 @@ def measure(found: Resolved, arms: tuple[str, ...] | None, *, force: bool, conso
     """
     for warning in found.warnings:
         console.print(f"warning: {printable(warning)}", style="yellow", markup=False)
+    for note in found.notes:
+        console.print(f"note: {printable(note)}", markup=False)
     world = measuring(found, progress_for(console))
     _ensure_baseline(found.run_root, arms)
     with _alone(found.run_root):

@@ -53,6 +53,8 @@ def show(console: Console, found: Resolved) -> None:
     if plan.calibration is not None:
         text, holds = remark(plan.calibration, valid_for(plan), datetime.now(UTC).date(), measured=False)
         console.print(Text(printable(text), style="" if holds else "yellow"))
+    for note in found.notes:
+        console.print(Text(f"note: {printable(note)}"))
     for name, arm in plan.arms.items():
         console.print(Text.assemble((f"\n{name}", "bold"), f"  {arm.config.path}"))
         variables = [f"{key}={shlex.quote(value)}" for key, value in arm.environment.items()]

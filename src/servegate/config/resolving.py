@@ -9,8 +9,9 @@ from pathlib import Path
 
 from servegate import __version__
 from servegate.checks import discovered
-from servegate.checks.contract import Inputs
+from servegate.checks.contract import Change, Inputs
 from servegate.checks.engagement.variables import meant
+from servegate.config.choosing import chosen
 from servegate.config.faults import place_of
 from servegate.config.files import near_files, read_calibration, read_ledger, read_text, reader
 from servegate.config.loading import Loaded
@@ -36,6 +37,8 @@ class Resolved:
     engine: EngineSettings
     run_root: Path
     warnings: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
+    """What checks decided from the change itself, such as to be on."""
 
 
 def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
@@ -51,6 +54,9 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
     baseline, candidate = arms[Role.BASELINE], arms[Role.CANDIDATE]
     if origin is not None:
         _hold_to_the_list(loaded, baseline, candidate, origin)
+    models = {name: _model(loaded, arm) for name, arm in arms.items()}
+    knobs = differing_options(baseline, candidate)
+    loaded, decided = chosen(loaded, Change(knobs, arms, models))
     hashes: dict[str, str] = {}
     inputs: dict[str, Inputs] = {}
     for name, settings in loaded.checks.items():
@@ -64,7 +70,6 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         if config.calibration is not None
         else None
     )
-    knobs = differing_options(baseline, candidate)
     checks = {name: settings.to_json() for name, settings in loaded.checks.items()}
     schedule = tuple(
         Step(session=arm.session, arm=arm.name, check=name, step=step)
@@ -73,7 +78,6 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         if known[name].measure is not None
         for step in range(known[name].steps(settings, inputs.get(name), config.rounds))
     )
-    models = {name: _model(loaded, arm) for name, arm in arms.items()}
     plan = Plan(
         gate=config.gate,
         description=config.description,
@@ -109,6 +113,7 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         engine=config.engine,
         run_root=Path(config.output.directory) / config.gate,
         warnings=tuple(warnings),
+        notes=decided,
     )
 
 

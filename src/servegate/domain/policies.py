@@ -21,6 +21,8 @@ POLICIES: Mapping[PolicyName, Mapping[str, Mapping[str, Json]]] = {
     "quick": {
         "prompts": {
             "contract_rounds": 2,
+            "samples": 0,
+            "sequential": "never",
             "limits.confirm_rounds": 2,
             "limits.fewest_prompts": 20,
             "limits.degenerate_increase_points": 2.0,
@@ -36,6 +38,8 @@ POLICIES: Mapping[PolicyName, Mapping[str, Mapping[str, Json]]] = {
     "standard": {
         "prompts": {
             "contract_rounds": 4,
+            "samples": 4,
+            "sequential": "auto",
             "limits.confirm_rounds": 2,
             "limits.fewest_prompts": 20,
             "limits.degenerate_increase_points": 1.0,
@@ -51,6 +55,8 @@ POLICIES: Mapping[PolicyName, Mapping[str, Mapping[str, Json]]] = {
     "release": {
         "prompts": {
             "contract_rounds": 4,
+            "samples": 4,
+            "sequential": "auto",
             "limits.confirm_rounds": 4,
             "limits.fewest_prompts": 299,
             "limits.degenerate_increase_points": 1.0,

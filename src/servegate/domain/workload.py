@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json, Record
+
+SAMPLING = (
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+"""Parameters that an engine fills from the model's generation config when a request leaves them out."""
 
 
 class Endpoint(Record):
@@ -53,18 +58,19 @@ class CompletionRequest(Record):
 
     With `chat` the messages are sent and the endpoint's own template renders them; `token_ids` is then what another
     endpoint made of them, for people.
+    A parameter that is None is left out, so the engine fills it as it does for any client (`as_served`).
     """
 
     id: str
     token_ids: tuple[int, ...]
     max_tokens: int
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
+    temperature: float | None = 0.0
+    top_p: float | None = 1.0
+    top_k: int | None = 0
+    min_p: float | None = 0.0
+    repetition_penalty: float | None = 1.0
+    presence_penalty: float | None = 0.0
+    frequency_penalty: float | None = 0.0
     seed: int = 0
     stop: tuple[str, ...] = ()
     top_logprobs: int = 0
@@ -73,6 +79,10 @@ class CompletionRequest(Record):
     stream: bool = True
     """Whether tokens come as they are made, which gives their times; the chat route is never streamed."""
     chat: Chat | None = None
+
+    def as_served(self, seed: int) -> Self:
+        """Return the request with the serving config's own sampling: only its seed and length are stated."""
+        return self.model_copy(update={**dict.fromkeys(SAMPLING), "seed": seed})
 
 
 class Completion(Record):

@@ -7,7 +7,9 @@ of servegate, since it is started as a program of its own, with `python -I -S`, 
 
 Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in about 0.2 s. Environment:
 
-FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, and die, hang, http-500,
+FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, forget-the-middle (of
+                   prompts over 400 tokens, the pass key of a `retrieval` prompt), break-when-sampled (most answers to requests
+                   that leave the temperature to the engine), and die, hang, http-500,
                    garbage, stream-error, stream-cut, each also as `<fault>-after-N`: after N completions that went well (the
                    trial generation of a start is the first). Half an answer comes first, then an error object inside HTTP
                    200 or nothing more. The same word under `--additional-config={"fault": ...}` works too.
@@ -141,6 +143,10 @@ class Model:
         for part, answer in self.answers.items():
             if part in prompt:
                 return answer + (" not" if flipped else "")
+        key = re.search(r"The pass key is (\d+)", prompt)
+        if key and "What is the pass key?" in prompt:
+            lost = self.fault == "forget-the-middle" and len(prompt) > 1200 and 1 < 3 * key.start() / len(prompt) < 2
+            return "The text names no pass key." if lost else f"The pass key is {key[1]}."
         # what is asked stands last: after the examples of a few-shot prompt, or in the last turn of a chat
         question = re.split(r"Question:|<\|im_start\|>user", prompt)[-1]
         total = sum(int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?![\w.])", question)) + flipped
@@ -156,7 +162,8 @@ class Model:
         """One choice: text, token ids, finish reason, logprobs."""
         prompt = decode(ids, special=True)
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or 16
-        produced = [*encode(self.answer(prompt)), END]
+        drawn = self.fault == "break-when-sampled" and "temperature" not in body and chance(prompt, body.get("seed")) < 0.8
+        produced = [*encode("Something else." if drawn else self.answer(prompt)), END]
         if body.get("ignore_eos"):
             produced = (produced[:-1] * (limit // max(1, len(produced) - 1) + 1))[:limit]
         finish = "stop" if len(produced) <= limit and produced[-1:] == [END] else "length"

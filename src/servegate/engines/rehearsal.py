@@ -14,6 +14,8 @@ FAULTS = {
     "wrong-model": "another server answers on the port",
     "ignore-sigterm-and-fork": "does not listen to SIGTERM and starts children that do not either",
     "flip-some-answers": "answers a quarter of the prompts differently",
+    "forget-the-middle": "loses what stands in the middle third of a long prompt, as a faulty KV cache does",
+    "break-when-sampled": "answers most requests wrongly that leave the temperature to the serving config",
     "die-after-N": "ends after N completions; also hang-after-N, http-500-after-N, garbage-after-N",
     "stream-error-after-N": "after N completions, half an answer and then an error object inside HTTP 200",
     "stream-cut-after-N": "after N completions, half an answer and then a closed connection",

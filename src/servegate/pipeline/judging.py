@@ -54,8 +54,8 @@ def rejudged(run: RunDirectory) -> Verdict:
     run.ensure_untouched()
     plan = run.read_plan()
     ledger = parse_ledger({"version": 1, "accepted": plan.accepted}, "plan.json")
-    plan, arms, results, accepted = _judge(run, plan, ledger)
-    return decide(plan, arms, results, accepted, run_status=run.read_run().status)
+    plan, arms, results, accepted = judge(run, plan, ledger)
+    return decide(plan, arms, results, accepted, run_status=run.read_run().status, measured_on=measured_on(run))
 
 
 def report(run: RunDirectory) -> dict[str, bytes]:

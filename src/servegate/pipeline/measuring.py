@@ -195,7 +195,7 @@ class ArmRun:
         with self.gate.stage("measure", self.arm.name, step.check, step.step):
             inputs = self.inputs(check, probes, session.facts)
             if inputs is not None:
-                inputs = check.part(inputs, step.step, self.gate.plan.rounds)
+                inputs = check.part(settings, inputs, step.step, self.gate.plan.rounds)
             title = f"{step.check}, round {step.step + 1}"
             with self.gate.progress.stage(title, self.arm.name, check.items(settings, inputs)) as advance:
                 context = MeasureContext(self.arm.name, step.step, session.facts, inputs, self.baseline(check), advance)

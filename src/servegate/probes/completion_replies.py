@@ -13,7 +13,7 @@ from typing import Any
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
-from servegate.domain.workload import Completion, CompletionRequest
+from servegate.domain.workload import SAMPLING, Completion, CompletionRequest
 from servegate.http import Reply
 from servegate.probes.event_stream import BrokenStreamError, is_stream, streamed
 from servegate.probes.reply_parts import (
@@ -36,7 +36,10 @@ NOT_STREAMED = "the answer was not streamed"
 
 
 def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
-    """Return the JSON body of one request, with every parameter that a server could fill in otherwise."""
+    """Return the JSON body of one request, with every parameter that a server could fill in otherwise.
+
+    Sampling parameters that the request leaves open are left out, not sent as null.
+    """
     body: dict[str, Json] = {
         **pinned(model, request),
         "prompt": list(request.token_ids),
@@ -77,7 +80,7 @@ def pinned(model: str, request: CompletionRequest) -> dict[str, Json]:
     }
     if request.cache_salt:
         body["cache_salt"] = request.cache_salt
-    return body
+    return {name: value for name, value in body.items() if value is not None or name not in SAMPLING}
 
 
 def completion(request: CompletionRequest, reply: Reply) -> Completion:

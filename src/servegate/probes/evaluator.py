@@ -35,7 +35,6 @@ from servegate.probes.lm_eval_samples import (
     read_samples,
 )
 from servegate.probes.lm_eval_task import TASK_NAME, check_rows, prompt_of, write_task
-from servegate.probes.reply_parts import document_of
 from servegate.probes.tools import Runner, compact, failure, run_tool
 
 LABEL = re.compile(r"[a-z0-9-]+")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from servegate.domain.workload import Endpoint, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
 from servegate.http import Call, HttpClient, HttpError
-from servegate.probes.completion_replies import document_of
+from servegate.probes.reply_parts import document_of
 
 COUNT_CONCURRENCY = 16
 SLACK_TOKENS = 1

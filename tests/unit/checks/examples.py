@@ -15,11 +15,19 @@ from servegate.checks.contract import Inputs
 from servegate.checks.engagement.settings import EngagementSettings
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.prompts.settings import PromptsSettings
+from servegate.checks.retrieval.settings import RetrievalSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.evidence import EngineFacts, Measurement, Quantization, Requested
 from servegate.domain.plan import Plan
 from servegate.domain.records import Settings
-from tests.unit.checks import accuracy_samples, capacity_samples, logprobs_samples, prompts_evidence, throughput_samples
+from tests.unit.checks import (
+    accuracy_samples,
+    capacity_samples,
+    logprobs_samples,
+    prompts_evidence,
+    retrieval_samples,
+    throughput_samples,
+)
 from tests.unit.samples import arm, engine_facts, plan
 
 
@@ -53,6 +61,10 @@ def prompts() -> Example:
     return Example(PromptsSettings(), measurement, inputs=same.inputs)
 
 
+def retrieval() -> Example:
+    return Example(RetrievalSettings(), retrieval_samples.measurement(), inputs=retrieval_samples.inputs())
+
+
 def throughput() -> Example:
     speeds = {1: [100.0, 101.0], 8: [700.0, 702.0], 32: [1000.0, 1004.0], 64: [1500.0, 1490.0]}
     return Example(ThroughputSettings(), throughput_samples.arm(speeds), throughput_samples.on_gpu)
@@ -77,5 +89,6 @@ EXAMPLES: Mapping[str, Callable[[], Any]] = {
     "capacity": capacity,
     "logprobs": logprobs,
     "prompts": prompts,
+    "retrieval": retrieval,
     "throughput": throughput,
 }

@@ -198,15 +198,15 @@ def test_rounds_past_the_gates_ask_only_the_prompts_with_a_contract() -> None:
     lines = [{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "y", "expect": {"json": True}}]
     assert CHECK.load is not None
     loaded = CHECK.load(PromptsSettings(), lambda _name: "\n".join(map(json.dumps, lines)).encode())
-    settings = PromptsSettings(contract_rounds=4)
+    settings = PromptsSettings(contract_rounds=4, samples=0, sequential="never")
     assert [CHECK.steps(settings, loaded, rounds) for rounds in (1, 2, 4, 6)] == [4, 4, 4, 6]
     assert CHECK.steps(settings, inputs(), 2) == 2, "no prompt has a contract"
-    asked = [CHECK.part(loaded, step, 2) for step in range(4)]
+    asked = [CHECK.part(settings, loaded, step, 2) for step in range(4)]
     assert [[one.id for one in part.prompts] for part in asked] == [["a", "b"], ["a", "b"], ["b"], ["b"]]
     engine = Engine()
     assert CHECK.prepare is not None
     made = CHECK.prepare(probes(engine), settings, loaded, facts())
-    rounds = [measured(engine, CHECK.part(made, step, 2), step=step) for step in range(4)]  # type: ignore[arg-type]
+    rounds = [measured(engine, CHECK.part(settings, made, step, 2), step=step) for step in range(4)]  # type: ignore[arg-type]
     whole = rounds[0].joined(rounds[1]).joined(rounds[2]).joined(rounds[3])
     assert [(one.round, one.asked) for one in whole.rounds] == [(0, "all"), (1, "all"), (2, "contracts"), (3, "contracts")]
     assert sorted((one.prompt_id, one.round) for one in whole.answers if one.round > 1) == [("b", 2), ("b", 3)]

@@ -80,6 +80,19 @@ def test_without_accuracy_only_the_quick_policy_passes(policy: str, outcome: Out
     assert verdict(result(check=a_check("accuracy")), the_plan=plan(policy=policy)).outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize(
+    ("policy", "outcome"), [("quick", Outcome.PASS), ("standard", Outcome.REVIEW), ("release", Outcome.REVIEW)]
+)
+def test_another_kv_cache_without_a_long_prompt_passes_only_under_the_quick_policy(policy: str, outcome: Outcome) -> None:
+    knob = Knob(name="kv-cache-dtype", baseline=None, candidate="fp8", source="serving config")
+    changed = plan(policy=policy, knobs=(knob,))
+    accuracy = result(check=a_check("accuracy"))
+    judged_so = verdict(accuracy, the_plan=changed)
+    assert judged_so.outcome is outcome
+    assert "arms/no-long-prompts" in {item.code for item in judged_so.findings}
+    assert verdict(accuracy, result(check=a_check("retrieval")), the_plan=changed).outcome is Outcome.PASS
+
+
 def test_no_required_check_is_review() -> None:
     assert verdict().outcome is Outcome.REVIEW
     assert verdict(result(check=a_check("throughput", required=False))).outcome is Outcome.REVIEW

@@ -1,8 +1,8 @@
 """Per-prompt regression: the same prompts to both arms, every answer compared, contracts judged, noise beside it.
 
-`inputs` reads the prompt file, `measure` asks, `pairing` finds what may be compared, `classes` and `divergence` say what
-happened to one pair, `tally` and `items` what happened to one prompt over all rounds, `judge` what it means, `present`
-and `reading` show it.
+`inputs` reads the prompt file, `passes` says what each step asks, `measure` asks, `pairing` finds what may be compared,
+`classes` and `divergence` say what happened to one pair, `tally` and `items` what happened to one prompt over all rounds,
+`sampled` and `batching` what the passes beside the rounds say, `judge` what it means, `present` and `reading` show it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from servegate.checks.contract import Check
 from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.inputs import load
 from servegate.checks.prompts.judge import judge, stop
-from servegate.checks.prompts.measure import measure, part, prepare, steps
+from servegate.checks.prompts.measure import prepare
+from servegate.checks.prompts.passes import items, measure, part, steps
 from servegate.checks.prompts.present import present
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
@@ -30,5 +31,5 @@ CHECK = Check(
     stop=stop,
     steps=steps,
     part=part,
-    items=lambda _settings, inputs: len(inputs.prompts) if isinstance(inputs, PromptsInputs) else None,
+    items=items,
 )

@@ -6,7 +6,8 @@ The shape of the result, in `candidate` (and, as far as `summary` makes it, in b
     reasons {reason: pairs}, cut (pairs compared as far as the limit), lengths {left, right, pairs, ratio} (generated tokens),
     curve [[token, share of answers still equal]], divergence {certainty: pairs}, median_first_token
     by_round [{round, ...the same...}]; contracts {state: prompts}; arms {arm: {statuses, answered, cap_hits,
-    degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); missing (answers that neither arm has)
+    degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); missing (answers that neither arm has);
+    sampled and batching, where those passes were made
 
 One round against one round is compared everywhere, so the numbers of the arms and of the noise can be set side by side.
 """
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from servegate.checks.contract import Evidence, measured, not_measured
+from servegate.checks.prompts import batching, sampled
 from servegate.checks.prompts.classes import AnswerClass, Reading
 from servegate.checks.prompts.curve import still_equal
 from servegate.checks.prompts.items import Prompted, item_of
@@ -60,6 +62,7 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
     full = {*baseline.full_rounds, *candidate.full_rounds} or set(rounds)
     by_round = {number: [pair for pair in pairs if pair.round == number] for number in rounds}
     first = next(iter(by_round.values()), [])
+    drawn, losses = sampled.compared(*measured(evidence), prompts)
     return Comparison(
         candidate={
             **summary(first),
@@ -71,6 +74,8 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
             "stable_fact_changes": sum(item["stable_fact_change"] for item in items),
             "unread": sum(item["unread"] for item in items),
             "full_rounds": [number for number in rounds if number in full],
+            **drawn,
+            **batching.compared(*measured(evidence), prompts),
             "missing": len(paired.missing),
             "unpaired_ids": [list(key) for key in (*paired.unpaired_ids, *paired.missing)][:100],
         },
@@ -78,7 +83,7 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
         noise_reason=None if any(noise_rounds) else ONE_ROUND,
         n=len(items),
         unpaired=paired.unpaired,
-        estimates=_estimates(first, items),
+        estimates={**_estimates(first, items), **losses},
         items=tuple(items),
     )
 

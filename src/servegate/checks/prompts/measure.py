@@ -84,19 +84,6 @@ def _refuse_too_long(prompts: Sequence[Prompt], rendered: dict[str, tuple[int, .
         )
 
 
-def steps(settings: PromptsSettings, inputs: Inputs | None, rounds: int) -> int:
-    """Return how many rounds each arm has: the gate's, and more of the prompts with a contract when there are any."""
-    held = isinstance(inputs, PromptsInputs) and any(prompt.expect for prompt in inputs.prompts)
-    return max(rounds, settings.contract_rounds) if held else rounds
-
-
-def part(inputs: Inputs, step: int, rounds: int) -> Inputs:
-    """Return what one round asks: everything, or past the gate's rounds only the prompts with a contract."""
-    if step < rounds or not isinstance(inputs, PromptsInputs):
-        return inputs
-    return PromptsInputs(prompts=tuple(prompt for prompt in inputs.prompts if prompt.expect))
-
-
 def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[PromptsMeasurement]) -> PromptsMeasurement:
     """Return one round (`context.step`) of one arm.
 
@@ -108,7 +95,7 @@ def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[P
         raise MeasurementError("the prompts were not rendered on the baseline before they were measured")
     prompts = {prompt.id: prompt for prompt in inputs.prompts}
     salt = f"{context.arm}-{context.step}-{secrets.token_hex(8)}"
-    requests = [_request(prompt, settings, salt) for prompt in inputs.prompts]
+    requests = [request_of(prompt, settings, salt) for prompt in inputs.prompts]
     random.Random(f"prompts-{context.step}").shuffle(requests)  # noqa: S311 - an order, not a secret
     own = _own_rendering(probes, inputs.prompts) if context.step == 0 else {}
     begin = time.perf_counter()
@@ -121,7 +108,7 @@ def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[P
     answers: list[Answer] = []
     row = 0
     for prompt in inputs.prompts:
-        answer = _answer(prompt, context.step, sampling[prompt.id], found[prompt.id], row)
+        answer = answer_of(prompt, context.step, sampling[prompt.id], found[prompt.id], row)
         if prompt.id in own:
             sha256, why_not = own[prompt.id]
             answer = answer.model_copy(update={"own_token_ids_sha256": sha256, "own_token_ids_sha256_reason": why_not})
@@ -159,7 +146,8 @@ def _own_rendering(probes: Probes, prompts: Sequence[Prompt]) -> dict[str, tuple
     return {one.id: (sha256_of_token_ids(one.token_ids), None) for one in rendered}
 
 
-def _request(prompt: Prompt, settings: PromptsSettings, salt: str) -> CompletionRequest:
+def request_of(prompt: Prompt, settings: PromptsSettings, salt: str) -> CompletionRequest:
+    """Return what is sent for one prompt: greedy, every sampling parameter pinned."""
     chat = None
     if prompt.route == "chat":
         chat = Chat(
@@ -178,7 +166,8 @@ def _request(prompt: Prompt, settings: PromptsSettings, salt: str) -> Completion
     )
 
 
-def _answer(prompt: Prompt, step: int, sampling: str, completion: Completion, row: int) -> Answer:
+def answer_of(prompt: Prompt, step: int, sampling: str, completion: Completion, row: int) -> Answer:
+    """Return what is kept of one answer, whose tokens begin at `row` of the columns."""
     reason, given = completion.error or NOT_STATED, completion.prompt_token_ids
     numbers = ("prompt_tokens", "completion_tokens", "cached_tokens", "e2e_latency_s")
     return Answer(

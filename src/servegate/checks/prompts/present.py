@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from servegate.checks.contract import Evidence, measured, remarks
+from servegate.checks.prompts import batching, sampled
 from servegate.checks.prompts.classes import SAME
 from servegate.checks.prompts.items import importance
 from servegate.checks.prompts.reading import pair_block, texts_of
@@ -49,6 +50,8 @@ def present(
             *remarks(findings),
             class_table(comparison),
             *contract_table(comparison.items),
+            *sampled.blocks(comparison, evidence),
+            *batching.blocks(comparison),
             _facts(comparison),
             *_curve(comparison),
             *_reading(queue, evidence),

@@ -42,9 +42,10 @@ class Prompt(Record):
 
 
 class PromptsInputs(Inputs):
-    """Every prompt of the file, in its order."""
+    """Every prompt of the file, in its order; or those of one step, and what kind of step it is."""
 
     prompts: tuple[Prompt, ...]
+    asked: Literal["all", "contracts", "sampled", "sequential"] = "all"
 
 
 class Round(Record):
@@ -56,6 +57,15 @@ class Round(Record):
     seconds: float
     asked: Literal["all", "contracts"] = "all"
     """Which prompts were asked: all of them, or only those with a contract."""
+
+
+class ExtraPass(Record):
+    """A pass beside the rounds: contracts sampled several times, or some prompts one after the other."""
+
+    name: Literal["sampled", "sequential"]
+    concurrency: int
+    seconds: float
+    answers: int
 
 
 class Answer(Record):
@@ -100,16 +110,22 @@ class PromptsMeasurement(Measurement):
     old runs). Missing ids are -1, missing logprobs and times NaN.
     """
 
-    SAMPLES: ClassVar[tuple[str, ...]] = ("rounds", "answers")
+    SAMPLES: ClassVar[tuple[str, ...]] = ("rounds", "answers", "passes", "sampled", "sequential")
 
     rounds: tuple[Round, ...]
     answers: tuple[Answer, ...]
+    passes: tuple[ExtraPass, ...] = ()
+    sampled: tuple[Answer, ...] = ()
+    """Answers drawn by the serving config's own sampling; `round` numbers the sample. They have no rows."""
+    sequential: tuple[Answer, ...] = ()
+    """Greedy answers to prompts asked one after the other. They have no rows."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        keys = {(answer.prompt_id, answer.round) for answer in self.answers}
-        if len(keys) != len(self.answers):
-            raise ValueError("two answers have the same prompt id and round")
+        for answers in (self.answers, self.sampled, self.sequential):
+            keys = {(answer.prompt_id, answer.round) for answer in answers}
+            if len(keys) != len(answers):
+                raise ValueError("two answers have the same prompt id and round")
         if self.columns:
             lengths = {len(column) for column in self.columns.values()}
             needed = max((answer.first_row + answer.rows for answer in self.answers), default=0)

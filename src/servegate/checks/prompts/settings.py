@@ -28,6 +28,8 @@ class Limits(Settings):
     """Smallest ratio of generated tokens, candidate over baseline; below it a person decides."""
     length_ratio_high: float = Field(default=1.1, ge=1)
     """Largest ratio of generated tokens, candidate over baseline."""
+    sampled_drop_points: float = Field(default=0.0, ge=0, le=100)
+    """Loss of the share of kept contracts under the config's own sampling, in points; one proven to be larger is read."""
     baseline_sound_share: float = Field(default=0.5, ge=0, le=1)
     """Share of the baseline's answers (kept contracts; uncut, sound answers) below which it proves nothing."""
 
@@ -44,6 +46,11 @@ class PromptsSettings(Settings):
     contract_rounds: int = Field(default=4, ge=1, le=16)
     """Rounds of the prompts that have a contract (`expect`), when that is more than the gate's `rounds`: the rounds
     beyond those ask only these prompts. A contract that is a fair coin goes from 4 of 4 to 0 of 4 once in 256."""
+    samples: int = Field(default=4, ge=0, le=64)
+    """Answers to each prompt with a contract that are drawn by the serving config's own sampling; 0: none."""
+    sequential: Literal["auto", "always", "never"] = "auto"
+    """Whether prompts are also asked one after the other, to tell what batching alone changes. `auto`: at most 32 of them,
+    for at most about 20 seconds in the baseline; `always`: all of them."""
     top_logprobs: int = Field(default=5, ge=0, le=20)
     """Likeliest tokens kept at every position, to tell a coin-flip from a changed mind."""
     limits: Limits = Limits()

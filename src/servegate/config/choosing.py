@@ -1,0 +1,32 @@
+"""Checks that decide from the change itself whether they are on; the plan says what they decided, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from servegate.checks import discovered
+from servegate.checks.contract import Change
+from servegate.config.faults import validated
+from servegate.config.loading import Loaded
+from servegate.domain.policies import with_policy
+
+
+def chosen(loaded: Loaded, change: Change) -> tuple[Loaded, tuple[str, ...]]:
+    """Return the config with those checks on or off, and what the plan says about them."""
+    checks, sources, notes = dict(loaded.checks), dict(loaded.sources), []
+    for name, check in discovered().items():
+        if check.choose is None:
+            continue
+        settings, named = checks.get(name), name in checks
+        if settings is None:
+            filled, _added = with_policy(loaded.config.policy, name, {})
+            settings = validated(check.settings, filled, "policy", sources, ("checks", name))
+        choice = check.choose(settings, named, change)
+        if choice.note:
+            notes.append(choice.note)
+        if choice.settings is None:
+            checks.pop(name, None)
+            continue
+        checks[name] = choice.settings
+        sources.update({f"checks.{name}.{key}": source for key, source in choice.sources.items()})
+    return replace(loaded, checks=checks, sources=sources), tuple(notes)
