@@ -58,6 +58,16 @@ class EngineError(ServegateError):
     exit_code = ExitCode.ERROR
 
 
+class RunnerError(EngineError):
+    """The machine failed: a lost card, a driver that stopped answering, memory that nobody gives back.
+
+    It ends a run as ERROR and is never held against the candidate.
+    """
+
+    diagnosis_code = "runner_fault"
+    """Code of the diagnosis that stands in the engine's facts."""
+
+
 class MeasurementError(ServegateError):
     """A probe could not measure: the harness failed, which says nothing about the candidate."""
 

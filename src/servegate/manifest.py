@@ -15,9 +15,10 @@ from pathlib import Path
 
 import psutil
 
-from servegate import __version__
+from servegate import __version__, nvml
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, Gpu, Manifest
+from servegate.errors import RunnerError
 from servegate.text.secret_names import is_secret
 
 ALLOWED_VARIABLES = re.compile(
@@ -62,45 +63,23 @@ def allowed(environment: Mapping[str, str]) -> dict[str, str]:
 def host_gpus() -> tuple[tuple[Gpu, ...], str | None, str | None, str | None]:
     """Return cards, driver version, CUDA version of the driver, and the reason when there is none."""
     try:
-        import pynvml
-    except ImportError as error:
-        return (), None, None, f"NVML bindings are not importable: {error}"
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return (), None, None, f"no NVIDIA driver answers: {error}"
-    try:
-        cards = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-            cards.append(
-                Gpu(
-                    name=_text(pynvml.nvmlDeviceGetName(handle)),
-                    uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-                    compute_capability=f"{major}.{minor}",
-                    memory_gib=round(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30, 2),
-                    mig=_mig(pynvml, handle),
-                )
+        library = nvml.opened()
+        if isinstance(library, nvml.Absent):
+            return (), None, None, library.reason
+        cards = tuple(
+            Gpu(
+                name=card.name,
+                uuid=card.uuid,
+                compute_capability=card.compute_capability,
+                memory_gib=round(card.memory_bytes / 2**30, 2),
+                mig=card.mig,
             )
-        cuda = pynvml.nvmlSystemGetCudaDriverVersion()
-        return tuple(cards), _text(pynvml.nvmlSystemGetDriverVersion()), f"{cuda // 1000}.{cuda % 1000 // 10}", None
-    except pynvml.NVMLError as error:
-        return (), None, None, f"NVML failed: {error}"
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _mig(nvml: object, handle: object) -> bool:
-    try:
-        current, _pending = nvml.nvmlDeviceGetMigMode(handle)  # type: ignore[attr-defined]
-    except Exception:
-        return False
-    return bool(current)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+            for card in library.devices()
+        )
+        driver, cuda = library.versions()
+    except RunnerError as error:
+        return (), None, None, error.what
+    return cards, driver, cuda, None if cards else "the NVIDIA driver names no card"
 
 
 def _version(package: str) -> str | None:
