@@ -84,6 +84,7 @@ def decide(
     checks = {name: CheckOutcome(outcome=each.outcome, required=each.check.required) for name, each in results.items()}
     counted += [check.outcome for check in checks.values() if check.counts]
     outcome = worst(tuple(counted))
+    about_arms = (*about_arms, *_suggestions(outcome, arms))
     findings = tuple(sorted((*about_arms, *(f for r in results.values() for f in r.findings)), key=_weight))
     return Verdict(
         outcome=outcome,
@@ -184,6 +185,27 @@ def _fallback_findings(arms: Mapping[str, ArmEvidence[Measurement]]) -> list[Fin
             message += ", and the other arm was not: the arms differ in these knobs too"
         found.append(finding(ARMS, f"{name}-fallback", Severity.REVIEW if differ else Severity.INFO, message))
     return found
+
+
+def _suggestions(outcome: Outcome, arms: Mapping[str, ArmEvidence[Measurement]]) -> list[Finding]:
+    """One scale for a whole tensor is the coarsest there is; after a failure the next finer one is worth a try."""
+    facts = arms[Role.CANDIDATE].engine
+    if outcome is not Outcome.FAIL or facts is None:
+        return []
+    own = facts.checkpoint_quantization
+    groups = own.get("config_groups") if isinstance(own, dict) else None
+    strategies = {
+        group["weights"].get("strategy")
+        for group in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(group, dict) and isinstance(group.get("weights"), dict)
+    }
+    if "per_tensor" not in (facts.quantization.resolved or "") and "tensor" not in strategies:
+        return []
+    message = (
+        "the candidate's weights have one scale a tensor, the coarsest there is: try one a channel "
+        "(`quantization: fp8_per_channel`, or a checkpoint made so) before giving the format up"
+    )
+    return [finding(ARMS, "try-per-channel", Severity.INFO, message)]
 
 
 def _fallback(each: FallbackUsed) -> str:

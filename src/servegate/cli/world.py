@@ -16,7 +16,7 @@ from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts, Manifest
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.environment import engine_environment
-from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
+from servegate.engines.preflight import check_hub_cache, check_quantization, check_shared_memory, shared_memory_bytes
 from servegate.engines.vllm import VllmEngine, find_executable
 from servegate.manifest import allowed, collect
 from servegate.pipeline import Measuring
@@ -55,6 +55,7 @@ def measuring(found: Resolved, progress: Progress, guard: CardGuard) -> Callable
     """
     for arm in found.plan.arms.values():
         find_executable(arm.executable, os.environ.get("PATH"))
+        check_quantization(arm, found.plan.model_of(arm.name).config)
         check_shared_memory(arm, shared_memory_bytes())
         check_hub_cache(arm, engine_environment(os.environ, arm.environment))
 
@@ -115,6 +116,7 @@ def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[
 def _manifest(arm: Arm, facts: EngineFacts, guard: CardGuard) -> Manifest:
     held, reason = guard.said(arm)
     fallback = {} if facts.fallback is None else facts.fallback.environment
-    manifest = collect(arm, facts, {**os.environ, **arm.environment, **fallback})
-    fields = {"card_guard": held, "card_guard_reason": reason, "environment": {**manifest.environment, **allowed(fallback)}}
+    manifest = collect(arm, facts, os.environ)
+    environment = {**manifest.environment, **allowed({**facts.added_environment, **fallback})}
+    fields = {"card_guard": held, "card_guard_reason": reason, "environment": environment}
     return manifest.model_copy(update=fields)

@@ -199,6 +199,8 @@ class EngineFacts(Record):
     lines: dict[str, int] = {}
     """Name of a fact -> line of server.log that gave it, where one line did."""
     diagnosis: Diagnosis | None = None
+    added_environment: dict[str, str] = {}
+    """Variables that servegate added for this start: the arm's compile cache, HF_HUB_OFFLINE where the cache needs it."""
     fallback: FallbackUsed | None = None
     """None: the arm was served as its serving config says."""
     checkpoint_recipe: str | None = None

@@ -9,7 +9,7 @@ Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in
 
 FAKE_VLLM_FAULT    die-at-PHASE and hang-at-PHASE (spawn, load, compile, warm_up, ready); die-at-start (memory is held by
                    somebody), never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, garbage-text; and die,
-                   hang, sleep, http-500, garbage, stream-error, each also as `<fault>-after-N`: after N completions that
+                   hang, sleep, http-500, garbage, each also as `<fault>-after-N`: after N completions that
                    went well (the trial generation of a start is the first); hang-after-N-tokens counts tokens instead.
                    The same word under `--additional-config={"fault": ...}` works too.
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
@@ -347,11 +347,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for place, number in enumerate(made[0]):
-            if self.fault == "stream-error" and self.model.completions > self.fault_after and place == 2:
-                # An error after the headers: HTTP 200, and the stream says what went wrong.
-                error = RefusedError(500, "EngineCore encountered an issue.", "InternalServerError").body["error"]
-                self.event({"error": error})
-                break
             last = choices[0]["finish_reason"] if place == len(made[0]) - 1 else None
             self.event({**head, "choices": [{"index": 0, "text": decode([number]), "finish_reason": last}]})
         if (body.get("stream_options") or {}).get("include_usage"):
@@ -427,7 +422,7 @@ def fail_loudly(exception: str) -> None:
 def serve(path: str, options: dict[str, str]) -> int:
     extra = json.loads(options.get("additional-config", "{}"))
     fault = extra.get("fault", "") or os.environ.get("FAKE_VLLM_FAULT", "")
-    match = re.fullmatch(r"(die|hang|sleep|http-500|garbage|stream-error)(?:-after-(\d+)(-tokens)?)?", fault)
+    match = re.fullmatch(r"(die|hang|sleep|http-500|garbage)(?:-after-(\d+)(-tokens)?)?", fault)
     Handler.fault, Handler.fault_after = (match[1], int(match[2] or 0)) if match else (fault, 0)
     Handler.by_tokens = bool(match and match[3])
     Handler.model = model = Model(path, options, fault)

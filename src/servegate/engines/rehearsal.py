@@ -23,7 +23,6 @@ FAULTS = {
     "sleep-after-N": "is put to sleep after N completions",
     "http-500-after-N": "answers every completion after N with HTTP 500",
     "garbage-after-N": "answers with bytes that are no JSON, HTTP 200",
-    "stream-error-after-N": "breaks every stream off with an error inside HTTP 200",
 }
 """What FAKE_VLLM_FAULT may say."""
 VARIABLE = "FAKE_VLLM_FAULT"

@@ -20,6 +20,7 @@ from servegate.engines.checkpoint import checkpoint_facts
 from servegate.engines.compile_cache import VARIABLE, cache_for, size_bytes
 from servegate.engines.environment import engine_environment
 from servegate.engines.fallbacks import applied, used
+from servegate.engines.preflight import offline
 from servegate.engines.server import EngineFailedError, Server, free_port
 from servegate.engines.token_watch import LOOK_S, TokenWatch
 from servegate.engines.vllm_log import PHASES, phase_begun, read_log
@@ -149,6 +150,9 @@ class VllmEngine:
         executable = find_executable(arm.executable, environment.get("PATH"))
         cards = () if self._guard is None else self._guard.cards((arm,))
         cache = cache_for(arm, executable, environment, [card.name for card in cards]) if self._own_caches else {}
+        ours = {**cache, **offline(arm, environment)}
+        for name, value in ours.items():
+            self._progress(f"{arm.name}: served with {name}={value}")
         nonce = secrets.token_hex(8)
         model, port = f"{self._gate}-{arm.name}-{nonce}", free_port()
         command = (executable, *arm.argv[1:], "--host=127.0.0.1", f"--port={port}", f"--served-model-name={model}")
@@ -157,7 +161,7 @@ class VllmEngine:
         with ExitStack() as stack:
             log = stack.enter_context(_log_file(log_path))
             child = stack.enter_context(
-                supervise(command, tag=nonce, stdout=log, environment={**environment, **cache}, grace_s=STOP_GRACE_S)
+                supervise(command, tag=nonce, stdout=log, environment={**environment, **ours}, grace_s=STOP_GRACE_S)
             )
             watch = TokenWatch(
                 endpoint.base_url,
@@ -181,6 +185,7 @@ class VllmEngine:
                     version=None,
                     argv=command,
                     pid=child.pid,
+                    added_environment=ours,
                     **checkpoint_facts(str(arm.config.options.get("model", ""))),
                 ),
                 read_log=read_log,
@@ -194,7 +199,7 @@ class VllmEngine:
             server.phase = "serving"
             if cache:
                 path = Path(cache[VARIABLE])
-                self._progress(f"{arm.name}: compile cache {path}, {size_bytes(path) / 2**20:.0f} MiB")
+                self._progress(f"{arm.name}: its compile cache holds {size_bytes(path) / 2**20:.0f} MiB")
             stack.enter_context(watch.watching())
             yield VllmSession(server=server, endpoint=endpoint, facts=facts, request_timeout_s=self._request_timeout_s)
 
