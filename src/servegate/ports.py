@@ -95,6 +95,9 @@ class Session(Protocol):
     def ensure_alive(self) -> None:
         """Raise EngineError with the first exception of its log when our child is gone."""
 
+    def ensure_generating(self) -> None:
+        """Ask for one token; raise EngineError when none comes in time, although everything else may be answered."""
+
 
 class Engine(Protocol):
     """A kind of server. A failed start raises `EngineError`; its facts are then on the exception as `facts`."""

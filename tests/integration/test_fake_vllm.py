@@ -5,12 +5,10 @@ import os
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from servegate.engines.readiness import ask
-from servegate.engines.rehearsal import FAULTS, command
 from servegate.engines.vllm import VllmEngine
 from servegate.errors import UsageError
 from tests.fakes import install
@@ -146,8 +144,3 @@ def test_a_real_engine_is_never_overwritten(tmp_path):
         install(tmp_path)
     assert (tmp_path / "vllm").read_text() == "#!/usr/bin/python\n"
     assert install(tmp_path / "new") == install(tmp_path / "new")
-
-
-def test_every_fault_that_is_listed_is_one_that_the_engine_knows():
-    program = Path(command()[-1]).read_text("utf-8")
-    assert all(f'"{fault}"' in program for fault in FAULTS if not fault.endswith("-N"))

@@ -16,7 +16,7 @@ from servegate.checks.served_models import model_findings
 from servegate.domain.arms import Role
 from servegate.domain.blocks import Section, Text
 from servegate.domain.calibration import remark, valid_for
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured
+from servegate.domain.evidence import EngineFacts, EngineStatus, FallbackUsed, Manifest, Measurement, NotMeasured
 from servegate.domain.judgement import (
     PRECEDENCE,
     CheckOutcome,
@@ -101,6 +101,7 @@ def decide(
     checks = {name: CheckOutcome(outcome=each.outcome, required=each.check.required) for name, each in results.items()}
     counted += [check.outcome for check in checks.values() if check.counts]
     outcome = worst(tuple(counted))
+    about_arms = (*about_arms, *_suggestions(outcome, arms))
     findings = tuple(sorted((*about_arms, *(f for r in results.values() for f in r.findings)), key=_weight))
     return Verdict(
         outcome=outcome,
@@ -178,6 +179,7 @@ def _arm_findings(
             message = f"nothing is recorded of what served the {name}: no PASS can be scoped"
             found.append(finding(ARMS, f"{name}-unknown", Severity.REVIEW, message))
     found += _version_findings(plan, arms)
+    found += _fallback_findings(arms)
     baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
     if baseline is not None and candidate is not None:
         found += _environment_findings(baseline, candidate)
@@ -201,6 +203,9 @@ def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list
     if facts.status is EngineStatus.FAILED:
         why = facts.diagnosis.exception if facts.diagnosis else "no exception was logged"
         when = "stopped while it was measured" if facts.version is not None and facts.phases_s.get("ready") else "did not start"
+        if facts.diagnosis is not None and facts.diagnosis.blame == "runner":
+            message = f"a fault of the runner, not of the {arm}: its engine {when}: {why}"
+            return [finding(ARMS, "runner-fault", Severity.ERROR, message)]
         return [finding(ARMS, f"{arm}-engine-failed", Severity.ERROR, f"the {arm} engine {when}: {why}")]
     asked, got = facts.quantization.requested, facts.quantization.resolved
     if asked is not None and got in (None, "none") and not read:
@@ -217,6 +222,52 @@ def _version_findings(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]]) 
         return []
     message = f"the arms ran on different engine versions ({', '.join(sorted(versions))}), and no knob says so"
     return [finding(ARMS, "version-differs", Severity.NOT_COMPARABLE, message)]
+
+
+def _fallback_findings(arms: Mapping[str, ArmEvidence[Measurement]]) -> list[Finding]:
+    """An arm that was served with a declared fallback is not the arm of its serving config, and PASS must not say so."""
+    used = {name: side.engine.fallback for name, side in arms.items() if side.engine is not None and side.engine.fallback}
+    known = {name: side.engine.fallback for name, side in arms.items() if side.engine is not None}
+    changes = {name: None if each is None else (each.environment, each.options) for name, each in known.items()}
+    differ = len({repr(each) for each in changes.values()}) > 1
+    found = []
+    for name, each in used.items():
+        message = (
+            f"the {name} does not start as its serving config says ({each.instead_of.exception[:200]}); it was served with "
+            f"the fallback {_fallback(each)}"
+        )
+        if differ:
+            message += ", and the other arm was not: the arms differ in these knobs too"
+        found.append(finding(ARMS, f"{name}-fallback", Severity.REVIEW if differ else Severity.INFO, message))
+    return found
+
+
+def _suggestions(outcome: Outcome, arms: Mapping[str, ArmEvidence[Measurement]]) -> list[Finding]:
+    """One scale for a whole tensor is the coarsest there is; after a failure the next finer one is worth a try."""
+    facts = arms[Role.CANDIDATE].engine
+    if outcome is not Outcome.FAIL or facts is None:
+        return []
+    own = facts.checkpoint_quantization
+    groups = own.get("config_groups") if isinstance(own, dict) else None
+    strategies = {
+        group["weights"].get("strategy")
+        for group in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(group, dict) and isinstance(group.get("weights"), dict)
+    }
+    if "per_tensor" not in (facts.quantization.resolved or "") and "tensor" not in strategies:
+        return []
+    message = (
+        "the candidate's weights have one scale a tensor, the coarsest there is: try one a channel "
+        "(`quantization: fp8_per_channel`, or a checkpoint made so) before giving the format up"
+    )
+    return [finding(ARMS, "try-per-channel", Severity.INFO, message)]
+
+
+def _fallback(each: FallbackUsed) -> str:
+    """Return a fallback as its name and what it set."""
+    changed = [f"{name}={value}" for name, value in each.environment.items()]
+    changed += [f"{name}: {value}" for name, value in each.options.items()]
+    return f"{each.name} ({', '.join(changed)})"[:300]
 
 
 def _environment_findings(baseline: Manifest, candidate: Manifest) -> list[Finding]:
@@ -255,9 +306,16 @@ def _scope(arms: Mapping[str, ArmEvidence[Measurement]]) -> Scope:
     return Scope(
         gpu=gpu,
         driver=driver,
-        engine=f"vLLM {' -> '.join(versions)}" if versions else "not started",
+        engine=_served_by(versions, facts),
         kernels=", ".join(dict.fromkeys(kernels)) or "none named in the log",
     )
+
+
+def _served_by(versions: list[str], facts: list[EngineFacts]) -> str:
+    if not versions:
+        return "not started"
+    fallbacks = [f"{item.role} with fallback {_fallback(item.fallback)}" for item in facts if item.fallback is not None]
+    return "; ".join([f"vLLM {' -> '.join(versions)}", *fallbacks])
 
 
 def _weight(item: Finding) -> tuple[int, int, str]:

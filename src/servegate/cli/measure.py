@@ -15,7 +15,7 @@ from rich.console import Console
 from servegate.artifacts import RunDirectory
 from servegate.cli.options import plan_options, resolved
 from servegate.cli.terminal import printable, progress_for
-from servegate.cli.world import measuring
+from servegate.cli.world import card_guard, measuring
 from servegate.config import Resolved
 from servegate.domain.arms import Role
 from servegate.errors import Cancelled, StorageError, UsageError
@@ -43,9 +43,12 @@ def measure(found: Resolved, arms: tuple[str, ...] | None, *, force: bool, conso
         console.print(f"warning: {printable(warning)}", style="yellow", markup=False)
     for note in found.notes:
         console.print(f"note: {printable(note)}", markup=False)
-    world = measuring(found, progress_for(console))
+    progress = progress_for(console)
+    guard = card_guard(found, progress.say)
+    world = measuring(found, progress, guard)
     _ensure_baseline(found.run_root, arms)
-    with _alone(found.run_root):
+    served = [arm for name, arm in found.plan.arms.items() if arms is None or name in arms]
+    with _alone(found.run_root), guard.claimed(served):
         return _measured(world, found, arms, force=force)
 
 

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from servegate import nvml
 from servegate.artifacts import RunDirectory
 from servegate.cli.tasks import check_tasks
 from servegate.config import Resolved
 from servegate.domain.arms import Arm, Role
 from servegate.domain.evidence import EngineFacts, Manifest
+from servegate.engines.card_guard import CardGuard
 from servegate.engines.environment import engine_environment
-from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
+from servegate.engines.preflight import check_hub_cache, check_quantization, check_shared_memory, shared_memory_bytes
 from servegate.engines.served_files import served_files
 from servegate.engines.vllm import VllmEngine, find_executable
 from servegate.errors import RunnerError
-from servegate.manifest import collect
+from servegate.manifest import allowed, collect
 from servegate.nvml import Absent, opened
 from servegate.pipeline import Measuring
 from servegate.ports import Probes, Progress, Session
@@ -34,7 +36,22 @@ TOOL_TIMEOUT_S = 4 * 3600.0
 """Longest pass of lm-eval or of the load generator; a hung engine is noticed much earlier, by its requests."""
 
 
-def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], Measuring]:
+def card_guard(found: Resolved, say: Callable[[str], None]) -> CardGuard:
+    """Return what keeps the cards of a run to itself.
+
+    Raises:
+        RunnerError: there is a driver, and it fails.
+    """
+    return CardGuard(
+        nvml=nvml.opened(),
+        inherited=dict(os.environ),
+        who=f"servegate, gate {found.plan.gate}",
+        wait_s=found.engine.wait_minutes * 60,
+        say=say,
+    )
+
+
+def measuring(found: Resolved, progress: Progress, guard: CardGuard) -> Callable[[RunDirectory], Measuring]:
     """Return what measures a resolved gate into a run directory.
 
     Raises:
@@ -43,6 +60,7 @@ def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], M
     """
     for arm in found.plan.arms.values():
         find_executable(arm.executable, os.environ.get("PATH"))
+        check_quantization(arm, found.plan.model_of(arm.name).config)
         check_shared_memory(arm, shared_memory_bytes())
         check_hub_cache(arm, engine_environment(os.environ, arm.environment))
     check_tasks(found, lm_eval_executable(), _run_tool, progress)
@@ -53,9 +71,12 @@ def measuring(found: Resolved, progress: Progress) -> Callable[[RunDirectory], M
             start_timeout_s=found.engine.start_timeout_s,
             request_timeout_s=found.engine.request_timeout_s,
             progress=progress.say,
+            fallbacks=found.fallbacks,
+            guard=guard,
+            own_caches=True,
         )
         probes = _ProbeMaker(directory, found.engine.request_timeout_s, found.plan.arms[Role.BASELINE.value])
-        return Measuring(found, directory, engine, probes, _manifest, progress)
+        return Measuring(found, directory, engine, probes, lambda arm, facts: _manifest(arm, facts, guard), progress)
 
     return make
 
@@ -118,6 +139,11 @@ def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[
     return run(command, timeout_s=timeout_s, environment=engine_environment(environment or {}, {}), check=check)
 
 
-def _manifest(arm: Arm, facts: EngineFacts) -> Manifest:
+def _manifest(arm: Arm, facts: EngineFacts, guard: CardGuard) -> Manifest:
+    held, reason = guard.said(arm)
+    fallback = {} if facts.fallback is None else facts.fallback.environment
+    manifest = collect(arm, facts, os.environ)
+    environment = {**manifest.environment, **allowed({**facts.added_environment, **fallback})}
     served = served_files(arm, engine_environment(os.environ, arm.environment))
-    return collect(arm, facts, os.environ).model_copy(update={"model": served})
+    fields = {"card_guard": held, "card_guard_reason": reason, "environment": environment, "model": served}
+    return manifest.model_copy(update=fields)

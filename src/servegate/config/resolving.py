@@ -16,9 +16,10 @@ from servegate.config.faults import place_of
 from servegate.config.files import near_files, read_calibration, read_ledger, read_text, reader
 from servegate.config.loading import Loaded
 from servegate.config.schema import ArmSettings, EngineSettings, GateConfig
-from servegate.domain.arms import Arm, Role, ServingConfig
+from servegate.domain.arms import Arm, Fallback, Role, ServingConfig
 from servegate.domain.plan import Fingerprints, ModelSource, Origin, Plan, Setting, Step, sha256_of
 from servegate.domain.records import Json, Settings
+from servegate.engines.fallbacks import checked
 from servegate.engines.model_files import local_config, read_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
 from servegate.engines.trust import Grant, check_head, check_head_environment
@@ -36,6 +37,7 @@ class Resolved:
     inputs: Mapping[str, Inputs]
     engine: EngineSettings
     run_root: Path
+    fallbacks: tuple[Fallback, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
     """What checks decided from the change itself, such as to be on."""
@@ -112,6 +114,7 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         inputs=inputs,
         engine=config.engine,
         run_root=Path(config.output.directory) / config.gate,
+        fallbacks=_fallbacks(loaded),
         warnings=tuple(warnings),
         notes=decided,
     )
@@ -153,6 +156,21 @@ def _arm(loaded: Loaded, role: Role, session: int, origin: Origin | None) -> Arm
         argv=argv(serving, executable),
         environment=environment,
     )
+
+
+def _fallbacks(loaded: Loaded) -> tuple[Fallback, ...]:
+    """Return the declared fallbacks, with what they hold checked as if it stood in a serving config."""
+    found = []
+    for index, each in enumerate(loaded.config.engine.fallbacks):
+        place = place_of("the gate config", loaded.sources, ("engine", "fallbacks", str(index)))
+        secret = next((name for name in each.environment if is_secret(name)), None)
+        if secret is not None:
+            raise UsageError(
+                f"{place}: {secret!r} sounds like a secret, and what a gate config sets is recorded",
+                advice="Export it before servegate starts instead.",
+            )
+        found.append(checked(Fallback(name=each.name, environment=each.environment, options=each.options), place))
+    return tuple(found)
 
 
 def _model(loaded: Loaded, arm: Arm) -> ModelSource:

@@ -19,6 +19,17 @@ POLICY_SOURCE = "policy"
 MAX_INPUT_BYTES = 64 << 20
 
 
+class FallbackSettings(Settings):
+    """A declared way to start an arm whose start failed; it changes what is measured, so the verdict names it."""
+
+    name: str = Field(pattern="^[a-z0-9_-]{1,40}$")
+    """How the verdict names it."""
+    environment: dict[str, str] = {}
+    """Variables laid over the arm's own."""
+    options: dict[str, Any] = {}
+    """Serving options laid over the arm's own, by their names in a serving config."""
+
+
 class EngineSettings(Settings):
     """How both arms are served, unless an arm says otherwise."""
 
@@ -34,6 +45,11 @@ class EngineSettings(Settings):
     """The model's `config.json`, for predictions when the model itself is not on this machine."""
     environment: dict[str, str] = {}
     """Variables that both arms are served with."""
+    wait_minutes: float = Field(default=10, ge=0)
+    """Longest wait for a card that another gate holds or another process uses; then the run is refused (exit 5)."""
+    fallbacks: tuple[FallbackSettings, ...] = ()
+    """Tried in order after an arm's own start failed, such as a variable that picks another kernel. The one that was used
+    is named in the verdict's scope, and is a REVIEW where only one arm needed it."""
 
 
 class ArmEngine(Settings):

@@ -34,6 +34,14 @@ class ServingConfig(Record):
     options: dict[str, Json]
 
 
+class Fallback(Record):
+    """A declared way to start an arm after its start failed: variables and options laid over the arm's own."""
+
+    name: str
+    environment: dict[str, str] = {}
+    options: dict[str, Json] = {}
+
+
 class Arm(Record):
     """One arm as the plan holds it. `argv` is what serves it, less host, port and served name (fresh each start)."""
 

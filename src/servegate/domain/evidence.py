@@ -134,6 +134,20 @@ class Diagnosis(Record):
     exception: str
     line: int | None
     workaround: str | None = None
+    blame: str | None = None
+    """`runner` where the machine failed and not the engine or its config; None says nothing about it."""
+
+
+class FallbackUsed(Record):
+    """The declared fallback that an arm was served with, since its start as the serving config says failed."""
+
+    name: str
+    environment: dict[str, str] = {}
+    options: dict[str, Json] = {}
+    instead_of: Diagnosis
+    """Why the arm did not start without it."""
+    failed_log: str
+    """Name of the failed start's log, beside server.log."""
 
 
 class EngineStatus(StrEnum):
@@ -185,6 +199,13 @@ class EngineFacts(Record):
     lines: dict[str, int] = {}
     """Name of a fact -> line of server.log that gave it, where one line did."""
     diagnosis: Diagnosis | None = None
+    added_environment: dict[str, str] = {}
+    """Variables that servegate added for this start: the arm's compile cache, HF_HUB_OFFLINE where the cache needs it."""
+    fallback: FallbackUsed | None = None
+    """None: the arm was served as its serving config says."""
+    checkpoint_recipe: str | None = None
+    """The checkpoint's own recipe.yaml (llm-compressor writes one), which names how and on what it was calibrated."""
+    checkpoint_recipe_reason: str | None = None
 
 
 class Gpu(Record):
@@ -239,6 +260,9 @@ class Manifest(Record):
     environment: dict[str, str]
     model: ServedFiles | None = None
     """None in records that were written before it was collected."""
+    card_guard: str | None = None
+    """Which cards were locked and watched for this arm, and what they held before the first start."""
+    card_guard_reason: str | None = None
 
 
 def sha256_of_token_ids(token_ids: tuple[int, ...]) -> str:

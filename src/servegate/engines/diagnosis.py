@@ -92,5 +92,7 @@ def _diagnosis(line: Line, text: str, code: str | None = None) -> Diagnosis:
     printable = "".join(character if character.isprintable() else " " for character in text)[:MAX_EXCEPTION]
     fault = fault_of(text)
     if fault is not None:
-        return Diagnosis(code=code or fault.code, exception=printable, line=line.number, workaround=fault.advice)
+        return Diagnosis(
+            code=code or fault.code, exception=printable, line=line.number, workaround=fault.advice, blame=fault.blame
+        )
     return Diagnosis(code=code or "exception", exception=printable, line=line.number)

@@ -7,12 +7,14 @@ of servegate, since it is started as a program of its own, with `python -I -S`, 
 
 Shapes follow vLLM 0.32.0. Answers are a function of the prompt's text. Ready in about 0.2 s. Environment:
 
-FAKE_VLLM_FAULT    die-at-start, never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, forget-the-middle (of
-                   prompts over 400 tokens, the pass key of a `retrieval` prompt), break-when-sampled (most answers to requests
-                   that leave the temperature to the engine), and die, hang, http-500,
-                   garbage, stream-error, stream-cut, each also as `<fault>-after-N`: after N completions that went well (the
-                   trial generation of a start is the first). Half an answer comes first, then an error object inside HTTP
-                   200 or nothing more. The same word under `--additional-config={"fault": ...}` works too.
+FAKE_VLLM_FAULT    die-at-PHASE and hang-at-PHASE (spawn, load, compile, warm_up, ready); die-at-start (memory is held by
+                   somebody), never-ready, wrong-model, ignore-sigterm-and-fork, flip-some-answers, garbage-text,
+                   forget-the-middle (of prompts over 400 tokens, the pass key of a `retrieval` prompt), break-when-sampled
+                   (most answers to requests that leave the temperature to the engine); and die, hang, sleep, http-500,
+                   garbage, stream-error and stream-cut (half an answer, then an error object inside HTTP 200 or nothing
+                   more), each also as `<fault>-after-N`: after N completions that
+                   went well (the trial generation of a start is the first); hang-after-N-tokens counts tokens instead.
+                   The same word under `--additional-config={"fault": ...}` works too.
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
 FAKE_VLLM_PIDS     a file to which `ignore-sigterm-and-fork` appends its pids
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
@@ -46,7 +48,7 @@ from typing import Any
 
 VERSION = os.environ.get("FAKE_VLLM_VERSION", "0.32.0")
 TOKEN_S = float(os.environ.get("FAKE_VLLM_TOKEN_MS", "0")) / 1000
-FAULTS_LATER = "die|hang|http-500|garbage|stream-error|stream-cut"
+FAULTS_LATER = "die|hang|sleep|http-500|garbage|stream-error|stream-cut"
 DELAYS_MS = [float(part) for part in os.environ.get("FAKE_VLLM_DELAY_MS", "0").split("-")]
 DELAY_S = random.uniform(DELAYS_MS[0], DELAYS_MS[-1]) / 1000
 NOISE = float(os.environ.get("FAKE_VLLM_NOISE", "0"))
@@ -140,6 +142,8 @@ class Model:
 
     def answer(self, prompt: str) -> str:
         flipped = self.fault == "flip-some-answers" and chance("flip", prompt) < 0.25
+        if self.fault == "garbage-text":
+            return "!" * 60
         for part, answer in self.answers.items():
             if part in prompt:
                 return answer + (" not" if flipped else "")
@@ -254,13 +258,15 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
     model: Model
-    fault, fault_after = "", 0
+    fault, fault_after, by_tokens = "", 0, False
 
     def do_GET(self) -> None:
         path = urllib.parse.urlsplit(self.path).path
         model = self.model
         if path in ("/health", "/ping"):
             self.reply(200, b"")
+        elif path == "/is_sleeping":
+            self.reply(200, {"is_sleeping": self.fault == "sleep" and self.model.completions > self.fault_after})
         elif path == "/version":
             self.reply(200, {"version": VERSION})
         elif path == "/v1/models":
@@ -427,13 +433,14 @@ class Handler(BaseHTTPRequestHandler):
     def misbehaved(self) -> bool:
         with self.model.lock:
             self.model.completions += 1
-            due = self.model.completions > self.fault_after
+            count = self.model.generated_tokens + 1 if self.by_tokens else self.model.completions
+            due = count > self.fault_after
         if not due:
             return False
         if self.fault == "die":
             fail_loudly("RuntimeError: CUDA error: an illegal memory access was encountered")
             os._exit(1)
-        if self.fault == "hang":
+        if self.fault in ("hang", "sleep"):
             time.sleep(3600)
         if self.fault == "http-500":
             self.reply(500, RefusedError(500, "EngineCore encountered an issue.", "InternalServerError").body)
@@ -488,11 +495,13 @@ def fail_loudly(exception: str) -> None:
 def serve(path: str, options: dict[str, str]) -> int:
     extra = json.loads(options.get("additional-config", "{}"))
     fault = extra.get("fault", "") or os.environ.get("FAKE_VLLM_FAULT", "")
-    match = re.fullmatch(rf"({FAULTS_LATER})(?:-after-(\d+))?", fault)
+    match = re.fullmatch(rf"({FAULTS_LATER})(?:-after-(\d+)(-tokens)?)?", fault)
     Handler.fault, Handler.fault_after = (match[1], int(match[2] or 0)) if match else (fault, 0)
+    Handler.by_tokens = bool(match and match[3])
     Handler.model = model = Model(path, options, fault)
     quantization, kv = options.get("quantization"), options.get("kv-cache-dtype", "auto")
     port = int(options.get("port", "8000"))
+    reached(fault, "spawn")
     asked: dict[str, object] = {"port": port, "model": path, "max_model_len": model.max_model_len}
     asked |= {name.replace("-", "_"): options[name] for name in ("quantization", "kv-cache-dtype") if name in options}
     say("APIServer", f"   █▄█▀ █     █     █     █  version {VERSION}", place="api_utils.py:347")
@@ -506,6 +515,7 @@ def serve(path: str, options: dict[str, str]) -> int:
         return 1
     if fault == "never-ready":
         time.sleep(3600)
+    reached(fault, "load")
     if fault == "ignore-sigterm-and-fork":
         stubborn_children()
     if quantization:
@@ -516,9 +526,13 @@ def serve(path: str, options: dict[str, str]) -> int:
             place="base_loader.py:151",
         )
     say("Worker", "Loading weights took 0.01 seconds", place="default_loader.py:501")
+    if fault.endswith("-at-compile"):
+        say("Worker", "Warming up model for the compilation...", place="cpu_model_runner.py:85")
+        reached(fault, "compile")
     say("Worker", "Explicitly set (2.0/12.46) GiB for KV cache on node 0.", place="cpu_worker.py:260")
     tokens = 186_368 if kv.startswith("fp8") else 93_184
     say("EngineCore", f"CPU KV cache size: {tokens:,} tokens, Maximum concurrency: 45.50x", place="kv_cache_utils.py:2327")
+    reached(fault, "warm_up")
     say("EngineCore", "init engine (profile, create kv cache, warmup model) took 0.01 s", place="core.py:402")
     try:
         server = Server((options.get("host", "127.0.0.1"), port), Handler)
@@ -529,12 +543,22 @@ def serve(path: str, options: dict[str, str]) -> int:
         )
         return 1
     say("APIServer", f"Starting vLLM server on http://127.0.0.1:{port}", place="entry.py:140")
+    reached(fault, "ready")
     if fault != "ignore-sigterm-and-fork":
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     print("INFO:     Application startup complete.", flush=True)
     server.serve_forever(poll_interval=0.02)
     say("APIServer", "[shutdown] API server: shutting down FastAPI HTTP server", place="launcher.py:304")
     return 0
+
+
+def reached(fault: str, phase: str) -> None:
+    """Die or hang in a phase of the start, if that is the fault."""
+    if fault == f"die-at-{phase}":
+        fail_loudly(f"RuntimeError: rehearsed: the engine dies while it is in phase {phase}")
+        os._exit(1)
+    if fault == f"hang-at-{phase}":
+        time.sleep(3600)
 
 
 def stubborn_children() -> None:
@@ -574,7 +598,7 @@ def bench(options: dict[str, str]) -> int:
             for line in reply:
                 if line.startswith(b"data: {"):
                     event = json.loads(line[6:])
-                    times += [time.perf_counter()] if event["choices"] else []
+                    times += [time.perf_counter()] if event.get("choices") else []
                     tokens = (event.get("usage") or {}).get("completion_tokens", tokens)
             connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:

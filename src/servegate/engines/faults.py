@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
+
+from servegate.engines.fallbacks import entry
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,22 @@ class Fault:
     cause: str
     workaround: str
     sources: tuple[str, ...]
+    blame: str | None = None
+    """`runner` where the machine is at fault, whatever was served."""
+    fallback: dict[str, Any] = field(default_factory=dict)
+    """`environment` or `options` that get round it, for `engine.fallbacks`; suggested, never applied."""
 
     @property
     def advice(self) -> str:
         """Return cause, suggestion and first source as one line for a reader."""
         met = "" if self.cards == self.engines == "any" else f" Met with {self.engines}, {self.cards}."
-        return f"{self.cause} {self.workaround}{met} See {self.sources[0]}"
+        paste = f" To try that knowingly: `{self.paste}`." if self.fallback else ""
+        return f"{self.cause} {self.workaround}{met}{paste} See {self.sources[0]}"
+
+    @property
+    def paste(self) -> str:
+        """Return the fallback as a line for the gate config."""
+        return entry(self.code, self.fallback.get("environment", {}), self.fallback.get("options", {}))
 
 
 @cache

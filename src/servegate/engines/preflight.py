@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from servegate.domain.arms import Arm
+from servegate.domain.records import Json
 from servegate.errors import UsageError
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the mount itself, not a file in it
@@ -33,6 +34,56 @@ def check_shared_memory(arm: Arm, total_bytes: int | None) -> None:
         why="The workers of several cards exchange data there; with too little the start hangs or ends in a bus error.",
         advice="Start the container with `--ipc=host`, or with `--shm-size=1g` or more.",
     )
+
+
+_KERNELS_OF = {
+    "gptq": {"gptq", "gptq-marlin", "auto-gptq", "moe-wna16", "humming", "inc"},
+    "awq": {"awq", "awq-marlin", "auto-awq", "moe-wna16", "humming", "inc"},
+    "compressed-tensors": {"compressed-tensors", "humming"},
+    "fp8": {"fp8", "deepseek-v4-fp8", "humming", "modelopt"},
+}
+"""A checkpoint's method -> words of `quantization` that vLLM reads as that method (its `override_quantization_method`s);
+methods that are not listed are left to the engine."""
+_ONLINE = {
+    "fp8-per-tensor", "fp8-per-block", "fp8-per-channel", "int8-per-channel-weight-only", "nvfp4-per-token", "mxfp8", "online",
+}  # fmt: skip
+"""Words that quantize 16-bit weights while loading (0.32.0); a checkpoint that is quantized already has none."""
+
+
+def check_quantization(arm: Arm, config: Json | None) -> None:
+    """Check the option `quantization` against what the checkpoint's own config.json says; `config` None is unknown.
+
+    Raises:
+        UsageError: they contradict each other, so that the engine would refuse to start.
+    """
+    asked = arm.config.options.get("quantization")
+    own = config.get("quantization_config") if isinstance(config, dict) else None
+    method = own.get("quant_method") if isinstance(own, dict) else None
+    if not isinstance(asked, str) or not isinstance(method, str):
+        return
+    word, kept = (each.lower().replace("_", "-") for each in (asked, method))
+    known = _ONLINE.union(*_KERNELS_OF.values())
+    if word not in known or kept not in _KERNELS_OF or word in _KERNELS_OF[kept]:
+        return  # equal, a kernel of the same format, or a word that only the engine (or a plug-in of it) knows
+    raise UsageError(
+        f"{arm.config.path}: `quantization: {asked}` contradicts the checkpoint, whose config.json says {method!r}",
+        why="The engine refuses to start: a checkpoint that is quantized already keeps its own method "
+        "(https://huggingface.co/neuralmagic/Meta-Llama-3.1-70B-Instruct-FP8/discussions/3).",
+        advice="Remove `quantization` from the serving config, or serve the 16-bit checkpoint.",
+    )
+
+
+def offline(arm: Arm, environment: Mapping[str, str], writable: Callable[[Path], bool] | None = None) -> dict[str, str]:
+    """Return HF_HUB_OFFLINE=1 where the model is in a hub cache that this user may not write to, else nothing.
+
+    The hub's client would take a lock in the cache and fail, although everything it needs is there.
+    """
+    model = str(arm.config.options.get("model", ""))
+    if "HF_HUB_OFFLINE" in environment or "://" in model or Path(model).expanduser().exists():
+        return {}
+    cache = hub_cache(environment)
+    here = (cache / f"models--{model.replace('/', '--')}" / "snapshots").is_dir()
+    return {"HF_HUB_OFFLINE": "1"} if here and not (writable or _writable)(cache) else {}
 
 
 def shared_memory_bytes() -> int | None:

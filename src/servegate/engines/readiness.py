@@ -74,6 +74,16 @@ def ask(url: str, timeout_s: float, body: Json | None = None) -> Answer:
         return Answer(status, problem=f"no JSON: {_excerpt(payload)}")
 
 
+def fetch(url: str, timeout_s: float) -> bytes | None:
+    """Return the body of a GET that was answered with 200, or None for everything else."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        with _OPENER.open(url, timeout=timeout_s) as reply:
+            return _read(reply, deadline) if reply.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError):  # HTTPError and timeouts are OSErrors
+        return None
+
+
 def _read(reply: Any, deadline: float) -> bytes:
     payload = b""
     while chunk := reply.read1(_CHUNK):  # what is there, so that the deadline is seen between two drops

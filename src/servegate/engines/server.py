@@ -19,6 +19,7 @@ from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus
 from servegate.engines.diagnosis import diagnose, died
 from servegate.engines.log_lines import lines_of
 from servegate.engines.readiness import Answer, ask
+from servegate.engines.token_watch import tokens_of, what_hangs
 from servegate.errors import EngineError
 from servegate.subprocesses import Supervised
 from servegate.text.secret_names import is_secret
@@ -58,6 +59,12 @@ class Server:
     read_log: ReadLog
     phase_begun: Callable[[str], str | None]
     phases: Mapping[str, str]
+    hung: Callable[[], str | None] = lambda: None
+    """Why a watch ended the engine, once it did."""
+    look_after: Callable[[], None] = lambda: None
+    """Raises RunnerError when the card is lost: then that is the cause, and the engine's end its echo."""
+    ready_facts: EngineFacts | None = None
+    """Facts of the ready server: what it was stays known when it dies later."""
     started_at: float = field(default_factory=time.monotonic)
     phase: str = "spawn"
     _offset: int = 0
@@ -100,15 +107,38 @@ class Server:
                 "phases_s": _durations(entered, time.monotonic()),
             }
         )
-        return self.read_log(self.log_text(), facts)
+        self.ready_facts = self.read_log(self.log_text(), facts)
+        return self.ready_facts
+
+    def ensure_generating(self, timeout_s: float) -> None:
+        """Ask for one token: a server may answer everything else and generate nothing.
+
+        Raises:
+            EngineFailedError: it brought none in time, or it is dead.
+            RunnerError: the card is lost.
+        """
+        self.ensure_alive()
+        body = {**_TRIAL, "max_tokens": 1, "model": self.model, "cache_salt": f"{self.model}-after"}
+        answer = ask(f"{self.base_url}/v1/completions", timeout_s, body)
+        if tokens_of(answer) >= 1:
+            return
+        if answer.status == 0 and not answer.timed_out:
+            self.child.wait(_LAST_WORDS_S)
+        self.ensure_alive()
+        raise self._hung(what_hangs(self.base_url, answer, f"within {timeout_s:g} s"))
 
     def ensure_alive(self) -> None:
         """Do nothing while our child runs.
 
         Raises:
-            EngineFailedError: it ended; with the first exception of its log.
+            EngineFailedError: it ended, with the first exception of its log; or it was ended, since it was hung.
+            RunnerError: the card is lost, which is the cause whatever became of the child.
         """
+        self.look_after()
         code = self.child.poll()
+        hung = self.hung()
+        if hung is not None:
+            raise self._hung(hung)
         if code is None:
             return
         diagnosis = diagnose(lines_of(self.log_text())) or died(code)
@@ -156,7 +186,7 @@ class Server:
             raise self._timed_out(start_timeout_s, "no time was left for a first generation")
         body = {**_TRIAL, "model": self.model, "cache_salt": self.model}
         answer = ask(f"{self.base_url}/v1/completions", timeout_s, body)
-        if answer.status == 200 and (_tokens(answer) or 0) >= 1:
+        if tokens_of(answer) >= 1:
             return
         if answer.status == 0:  # a connection that broke off is how a death shows first
             self.child.wait(0.0 if answer.timed_out else _LAST_WORDS_S)
@@ -173,7 +203,22 @@ class Server:
             advice=self._where_to_look(diagnosis),
         )
 
+    def _hung(self, why: str) -> EngineFailedError:
+        found = diagnose(lines_of(self.log_text()))
+        diagnosis = Diagnosis(code="engine_hangs", exception=why, line=found.line if found else None)
+        return EngineFailedError(
+            f"the {self.arm} engine hung while it was measured, and was ended: {why}",
+            self._failed(diagnosis),
+            why=f"Its log names an exception: {found.exception}"
+            if found
+            else "A server that answers is no engine that generates; see the last lines of its log.",
+            advice=self._where_to_look(diagnosis),
+        )
+
     def _somebody_else(self, answer: Answer) -> EngineFailedError:
+        if self.child.wait(_LAST_WORDS_S) is not None:
+            # Our child lost the race for the port and ended: its own words tell it better, and a new port mends it.
+            self.ensure_alive()
         names = ", ".join(repr(name)[:80] for name in _names(answer)) or "no model"
         diagnosis = Diagnosis(code="wrong_model", exception=f"{self.base_url} serves {names}, not {self.model!r}", line=None)
         return EngineFailedError(
@@ -197,7 +242,7 @@ class Server:
         )
 
     def _failed(self, diagnosis: Diagnosis) -> EngineFacts:
-        facts = self.read_log(self.log_text(), self.base_facts)
+        facts = self.ready_facts or self.read_log(self.log_text(), self.base_facts)
         return facts.model_copy(update={"status": EngineStatus.FAILED, "diagnosis": diagnosis})
 
     def _where_to_look(self, diagnosis: Diagnosis) -> str:
@@ -231,12 +276,6 @@ def _names(answer: Answer) -> list[str]:
 def _items(answer: Answer) -> list[dict[str, object]]:
     data = answer.value.get("data") if isinstance(answer.value, dict) else None
     return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
-
-
-def _tokens(answer: Answer) -> int | None:
-    usage = answer.value.get("usage") if isinstance(answer.value, dict) else None
-    count = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) else None
 
 
 def _text(value: object, key: str) -> str | None:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from servegate.domain.arms import Arm
+from servegate.domain.arms import Arm, Fallback
 from servegate.domain.evidence import EngineFacts, EngineStatus
 from servegate.domain.workload import Endpoint
+from servegate.engines.card_guard import CardGuard
+from servegate.engines.checkpoint import checkpoint_facts
+from servegate.engines.compile_cache import VARIABLE, cache_for, size_bytes
 from servegate.engines.environment import engine_environment
-from servegate.engines.model_files import local_config
-from servegate.engines.server import Server, free_port
+from servegate.engines.fallbacks import applied, used
+from servegate.engines.preflight import offline
+from servegate.engines.server import EngineFailedError, Server, free_port
+from servegate.engines.token_watch import LOOK_S, TokenWatch
 from servegate.engines.vllm_log import PHASES, phase_begun, read_log
 from servegate.errors import EngineError, UsageError
 from servegate.subprocesses import supervise
@@ -24,6 +30,8 @@ from servegate.subprocesses import supervise
 STOP_GRACE_S = 6.0
 """Time vLLM gets between SIGTERM and SIGKILL to end its workers and remove shared memory. Measured on 0.32.0 (CPU): 1 to
 2.5 s when it serves; while it starts it does not listen to SIGTERM at all. A cancelled GitHub job has 7.5 s."""
+PASSING = frozenset({"port_taken", "gpu_memory_held", "gpu_memory_released"})
+"""Diagnoses of a moment's bad luck: the same start is tried once more, on another port and after waiting for the card."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +41,20 @@ class VllmSession:
     server: Server
     endpoint: Endpoint
     facts: EngineFacts
+    request_timeout_s: float = 120.0
 
     def ensure_alive(self) -> None:
-        """Raise EngineError with the first exception of its log when our child is gone."""
+        """Do nothing while our child and its cards are well.
+
+        Raises:
+            EngineFailedError: it died or was found hung; with the first exception of its log.
+            RunnerError: a card was lost, or the driver reported an error that no program causes.
+        """
         self.server.ensure_alive()
+
+    def ensure_generating(self) -> None:
+        """Ask for one token; raises as `ensure_alive` does, and EngineFailedError when none comes in time."""
+        self.server.ensure_generating(self.request_timeout_s)
 
 
 class VllmEngine:
@@ -50,35 +68,109 @@ class VllmEngine:
         request_timeout_s: float = 120.0,
         progress: Callable[[str], None] = lambda _line: None,
         environment: Mapping[str, str] | None = None,
+        fallbacks: tuple[Fallback, ...] = (),
+        guard: CardGuard | None = None,
+        own_caches: bool = False,
     ) -> None:
         """Keep the settings; nothing starts.
 
-        `start_timeout_s` runs from spawn to the first generated token, `request_timeout_s` is for one answer, `progress`
-        gets a line for each phase of a start, `environment` stands for the caller's own (os.environ).
+        `start_timeout_s` runs from spawn to the first generated token, `request_timeout_s` is for one answer and for the
+        longest silence of an engine, `progress` gets a line for each phase of a start, `environment` stands for the
+        caller's own (os.environ), `guard` looks after the cards, `own_caches` gives each arm its compile cache.
         """
-        self._gate, self._progress = gate, progress
+        self._gate, self._progress, self._guard = gate, progress, guard
         self._start_timeout_s, self._request_timeout_s = start_timeout_s, request_timeout_s
-        self._environment = environment
+        self._environment, self._fallbacks, self._own_caches = environment, fallbacks, own_caches
+        self.watch_look_s = LOOK_S
 
     @contextmanager
     def session(self, arm: Arm, log_path: Path) -> Iterator[VllmSession]:
         """Serve the arm; its whole log goes to `log_path`; on leaving, nothing of it is left running.
 
+        A start that fails by a moment's bad luck is tried once more, then each declared fallback; logs of starts that
+        failed are kept beside the log as `server.failed-N.log`.
+
         Raises:
             UsageError: the executable is not there, or the arm's environment cannot be set.
-            EngineFailedError: it did not become ready; `facts` is on the exception.
+            EngineFailedError: it did not become ready; `facts` of the last start are on the exception.
+            RunnerError: the card is not free, or failed.
         """
+        with ExitStack() as stack:
+            yield self._started(stack, arm, log_path)
+
+    def _started(self, stack: ExitStack, arm: Arm, log_path: Path) -> VllmSession:
+        """Start as the config says, then with each fallback; the first that becomes ready is entered into `stack`."""
+        failures: list[tuple[EngineFailedError, str]] = []
+        tried: list[tuple[Arm, Fallback | None]] = [(arm, None), *((applied(arm, each), each) for each in self._fallbacks)]
+        for served, fallback in tried:
+            session = self._tried_twice(stack, served, log_path, failures)
+            if session is None:
+                error = failures[-1][0]
+                if error.facts.diagnosis is not None and error.facts.diagnosis.blame == "runner":
+                    raise error  # another kernel would not mend the machine
+                continue
+            if fallback is None:
+                return session
+            first, log = failures[0]
+            assert first.facts.diagnosis is not None
+            self._progress(f"{arm.name}: served with the fallback {fallback.name!r}; the verdict will name it")
+            facts = session.facts.model_copy(update={"fallback": used(fallback, first.facts.diagnosis, log)})
+            return replace(session, facts=facts)
+        error = failures[0][0]
+        if self._fallbacks:
+            # What is told is the start as the config says; so its log is the arm's log.
+            _set_aside(log_path, [failures[-1][1]])
+            with suppress(OSError):
+                log_path.with_name(failures[0][1]).rename(log_path)
+            error.why = f"{error.why} The fallbacks did not start either: {', '.join(f.name for f in self._fallbacks)}.".strip()
+        raise error
+
+    def _tried_twice(
+        self, stack: ExitStack, arm: Arm, log_path: Path, failures: list[tuple[EngineFailedError, str]]
+    ) -> VllmSession | None:
+        for last in (False, True):
+            _set_aside(log_path, [log for _error, log in failures])
+            if self._guard is not None:
+                self._guard.before_start(arm)
+            try:
+                return stack.enter_context(self._served(arm, log_path))
+            except EngineFailedError as error:
+                failures.append((error, f"server.failed-{len(failures) + 1}.log"))
+                code = error.facts.diagnosis.code if error.facts.diagnosis is not None else ""
+                if last or code not in PASSING:
+                    if self._fallbacks:
+                        self._progress(f"{arm.name}: {error.what}")
+                    return None
+                self._progress(f"{arm.name}: {error.what}; trying once more")
+        return None
+
+    @contextmanager
+    def _served(self, arm: Arm, log_path: Path) -> Iterator[VllmSession]:
         environment = engine_environment(os.environ if self._environment is None else self._environment, arm.environment)
         executable = find_executable(arm.executable, environment.get("PATH"))
+        cards = () if self._guard is None else self._guard.cards((arm,))
+        cache = cache_for(arm, executable, environment, [card.name for card in cards]) if self._own_caches else {}
+        ours = {**cache, **offline(arm, environment)}
+        for name, value in ours.items():
+            self._progress(f"{arm.name}: served with {name}={value}")
         nonce = secrets.token_hex(8)
         model, port = f"{self._gate}-{arm.name}-{nonce}", free_port()
         command = (executable, *arm.argv[1:], "--host=127.0.0.1", f"--port={port}", f"--served-model-name={model}")
         source = arm.config.options.get("tokenizer", arm.config.options.get("model"))
         endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model=model, tokenizer=str(source))
-        with (
-            _log_file(log_path) as log,
-            supervise(command, tag=nonce, stdout=log, environment=environment, grace_s=STOP_GRACE_S) as child,
-        ):
+        with ExitStack() as stack:
+            log = stack.enter_context(_log_file(log_path))
+            child = stack.enter_context(
+                supervise(command, tag=nonce, stdout=log, environment={**environment, **ours}, grace_s=STOP_GRACE_S)
+            )
+            watch = TokenWatch(
+                endpoint.base_url,
+                model,
+                stall_s=self._request_timeout_s,
+                probe_s=self._request_timeout_s / 2,
+                end=lambda: _end_group(child.pid),
+                look_s=self.watch_look_s,
+            )
             server = Server(
                 arm=arm.name,
                 child=child,
@@ -93,29 +185,23 @@ class VllmEngine:
                     version=None,
                     argv=command,
                     pid=child.pid,
-                    **_checkpoint(str(arm.config.options.get("model", ""))),
+                    added_environment=ours,
+                    **checkpoint_facts(str(arm.config.options.get("model", ""))),
                 ),
                 read_log=read_log,
                 phase_begun=phase_begun,
                 phases=PHASES,
+                hung=lambda: watch.hung,
             )
+            if self._guard is not None:
+                server.look_after = stack.enter_context(self._guard.watching(arm)).ensure_well
             facts = server.wait_until_ready(self._start_timeout_s, self._request_timeout_s, self._progress)
             server.phase = "serving"
-            yield VllmSession(server=server, endpoint=endpoint, facts=facts)
-
-
-def _checkpoint(model: str) -> dict[str, Any]:
-    """Return the checkpoint's own quantization config, or why it is not known."""
-    try:
-        config = local_config(model)
-    except UsageError as error:
-        return {"checkpoint_quantization_reason": error.what}
-    if config is None:
-        return {"checkpoint_quantization_reason": "the model is not a directory on this machine"}
-    own = config.get("quantization_config")
-    if own is None:
-        return {"checkpoint_quantization_reason": "the checkpoint's config.json names no quantization"}
-    return {"checkpoint_quantization": own}
+            if cache:
+                path = Path(cache[VARIABLE])
+                self._progress(f"{arm.name}: its compile cache holds {size_bytes(path) / 2**20:.0f} MiB")
+            stack.enter_context(watch.watching())
+            yield VllmSession(server=server, endpoint=endpoint, facts=facts, request_timeout_s=self._request_timeout_s)
 
 
 def find_executable(name: str, path: str | None) -> str:
@@ -133,6 +219,19 @@ def find_executable(name: str, path: str | None) -> str:
             advice="Install vLLM, or set `engine.executable` in the gate config (or --engine) to the path of `vllm`.",
         )
     return found
+
+
+def _end_group(pid: int) -> None:
+    """End a hung engine's process group; what has left the group ends with its keeper."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _set_aside(log_path: Path, failed: list[str]) -> None:
+    """Keep the log of a start that failed under its own name, before the next start writes."""
+    if failed:
+        with suppress(OSError):
+            log_path.rename(log_path.with_name(failed[-1]))
 
 
 def _log_file(path: Path) -> IO[bytes]:

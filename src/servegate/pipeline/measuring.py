@@ -23,7 +23,7 @@ from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Mani
 from servegate.domain.judgement import Finding
 from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
-from servegate.errors import Cancelled, EngineError, MeasurementError, ServegateError
+from servegate.errors import Cancelled, EngineError, MeasurementError, RunnerError, ServegateError
 from servegate.pipeline.judging import arms_of, evidence_of
 from servegate.ports import Engine, Probes, Progress, Session
 
@@ -175,6 +175,7 @@ class ArmRun:
             try:
                 pending.extendleft(reversed(self.measure_step(session, step)))
             except MeasurementError as error:
+                session.ensure_generating()  # where the engine is gone, that is the cause and the tool's failure its echo
                 self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
                 last = error.why.strip().rsplit("\n", 1)[-1].strip()[:300]
                 message = f"{error.what}: {last}" if last and error.reason_code == "measurement_failed" else error.what
@@ -205,7 +206,7 @@ class ArmRun:
             earlier = self.done.get(name)
             # Kept before the engine is looked at: what a dead engine had answered is evidence, recorded as a part.
             self.done[name] = measurement if earlier is None else earlier.joined(measurement)
-            session.ensure_alive()
+            session.ensure_generating()
         added = self.more(step)
         if added:
             self.gate.progress.say(f"{self.arm.name}, {name}: the baseline is noisy, so {len(added)} more rounds in each arm")
@@ -284,6 +285,8 @@ class ArmRun:
         if own is not None:
             return own
         diagnosis = Diagnosis(code="engine-failed", exception=error.what, line=None)
+        if isinstance(error, RunnerError):
+            diagnosis = Diagnosis(code=error.diagnosis_code, exception=error.what, line=None, blame="runner")
         if self.facts is not None:
             return self.facts.model_copy(update={"status": EngineStatus.FAILED, "diagnosis": diagnosis})
         return EngineFacts(

@@ -74,6 +74,7 @@ def test_every_missing_fact_has_its_reason_and_no_other_has_one(name):
     reasons = {key.removesuffix("_reason"): value for key, value in data.items() if key.endswith("_reason")}
     # the checkpoint's own quantization is read from its config.json, not from the log
     assert reasons.pop("checkpoint_quantization") is None
+    assert reasons.pop("checkpoint_recipe") is None
     assert len(reasons) == 8
     assert {key for key, value in reasons.items() if value} == {key for key in reasons if data[key] is None}
 

@@ -180,10 +180,8 @@ def _loading(reading: Reading) -> Iterator[Finding]:
         yield _finding(code, Severity.REVIEW if blocking else Severity.INFO, message)
     for side in (before, after):
         if side.activation_scales == "static":
-            message = (
-                f"the {side.arm}'s checkpoint scales activations by constants of a calibration; on which data it was "
-                "calibrated is unknown: config.json does not say"
-            )
+            known = f"its recipe.yaml: {side.recipe}" if side.recipe else "on which data is unknown: it holds no recipe"
+            message = f"the {side.arm}'s checkpoint scales activations by constants of a calibration; {known}"
             yield _finding("static-activation-scales", Severity.INFO, message)
 
 

@@ -62,6 +62,8 @@ _ROWS: tuple[tuple[str, _Read, str, str], ...] = (
     ("longest context, tokens", lambda a: a.max_model_len, "max_model_len", "max_model_len_reason"),
     ("log-probabilities", lambda a: a.logprobs_mode or "the engine's default", "", ""),
     ("activation scales", lambda a: a.activation_scales, "", "checkpoint_quantization_reason"),
+    ("one weight scale covers", lambda a: a.scale_strategy and f"one {a.scale_strategy}", "", ""),
+    ("calibration recipe", lambda a: a.recipe, "", "checkpoint_recipe_reason"),
     ("parameters skipped, log lines", lambda a: a.count("scales_skipped"), "scales_skipped", ""),
     ("KV scale 1.0, log lines", lambda a: a.count("kv_scale_one"), "kv_scale_one", ""),
 )

@@ -17,6 +17,7 @@ from servegate.domain.judgement import Comparison
 from servegate.domain.plan import Knob
 from servegate.domain.records import Json, Record
 
+MAX_RECIPE = 600
 NOT_QUANTIZED = "none"
 """What the log's `quantization=None` is read as: known to be off, unlike None here, which is unknown."""
 
@@ -46,6 +47,10 @@ class ArmReading(Record):
     """Environment variables that steer nothing -> the name that was perhaps meant."""
     activation_scales: str | None = None
     """`static` or `dynamic`, where the checkpoint says."""
+    scale_strategy: str | None = None
+    """`tensor`, `channel`, `block`, `group` or `token`: what one scale of the weights covers, where log or checkpoint say."""
+    recipe: str | None = None
+    """The checkpoint's calibration recipe, shortened to a line."""
 
     @property
     def quantized(self) -> bool | None:
@@ -125,6 +130,8 @@ def _read(side: ArmEvidence[Any], arm: Arm | None, role: Role) -> ArmReading:
         warnings={warning.code: warning for warning in facts.warnings},
         dead_variables=dead,
         activation_scales=_activation_scales(facts.checkpoint_quantization),
+        scale_strategy=_scale_strategy(facts),
+        recipe=None if facts.checkpoint_recipe is None else " ".join(facts.checkpoint_recipe.split())[:MAX_RECIPE],
         **asked,
     )
 
@@ -137,6 +144,22 @@ def _method(facts: EngineFacts) -> str | None:
     """A checkpoint that brings its own quantization asks for it without any option."""
     own = facts.checkpoint_quantization
     return _text(own.get("quant_method")) if isinstance(own, dict) else None
+
+
+def _scale_strategy(facts: EngineFacts) -> str | None:
+    """Return what one scale of the weights covers: from the method's name in the log, else from the checkpoint's groups."""
+    resolved = facts.quantization.resolved or ""
+    for word in ("tensor", "channel", "block"):
+        if f"per_{word}" in resolved:
+            return word
+    own = facts.checkpoint_quantization
+    groups = own.get("config_groups") if isinstance(own, dict) else None
+    found = set()
+    for group in groups.values() if isinstance(groups, dict) else ():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        if isinstance(weights, dict) and isinstance(weights.get("strategy"), str):
+            found.add(weights["strategy"])
+    return found.pop()[:20] if len(found) == 1 else None
 
 
 def _activation_scales(own: Json) -> str | None:
