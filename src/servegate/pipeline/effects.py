@@ -100,10 +100,11 @@ def _accuracy(rows: Sequence[AaRun], settings: AccuracySettings) -> list[Effect]
     # A drop that would also pass is passed, so the drop that FAILs lies beyond the one that is not passed.
     held = max(limits.pass_drop_points / 100 - reach(PASS_ALPHA) + power, 0.0)
     failed = max(limits.fail_drop_points / 100 + reach(FAIL_ALPHA) + power, held)
-    return [
-        Effect(check="accuracy", name="drop that FAILs", value=100 * failed, unit="points", n=n, meaning=failing),
-        Effect(check="accuracy", name="drop that is not passed", value=100 * held, unit="points", n=n, meaning=passing),
-    ]
+    name = "drop that is not passed"
+    unpassed = Effect(check="accuracy", name=name, value=100 * held, unit="points", n=n, meaning=passing)
+    if n < limits.smallest_n:
+        unpassed = _none("accuracy", name, "points", passing, f"with {n:,} questions no drop is passed (smoke test)")
+    return [Effect(check="accuracy", name="drop that FAILs", value=100 * failed, unit="points", n=n, meaning=failing), unpassed]
 
 
 def _throughput(rows: Sequence[AaRun], settings: ThroughputSettings, restart: StartSpread | None) -> Effect:
@@ -134,10 +135,11 @@ def _logprobs(rows: Sequence[AaRun], settings: LogprobsSettings) -> list[Effect]
     held = max(limits.ppl_ratio_pass * math.exp(power - reach), 1.0)
     failed = max(limits.ppl_ratio_fail * math.exp(reach + power), held)
     passing = "candidate over baseline of this is not passed"
-    return [
-        Effect(check="logprobs", name=name, value=failed, unit="ratio", n=n, meaning=meaning),
-        Effect(check="logprobs", name="perplexity ratio that is not passed", value=held, unit="ratio", n=n, meaning=passing),
-    ]
+    other = "perplexity ratio that is not passed"
+    unpassed = Effect(check="logprobs", name=other, value=held, unit="ratio", n=n, meaning=passing)
+    if n < limits.smallest_tokens:
+        unpassed = _none("logprobs", other, "ratio", passing, f"with {n:,} tokens no ratio is passed (smoke test)")
+    return [Effect(check="logprobs", name=name, value=failed, unit="ratio", n=n, meaning=meaning), unpassed]
 
 
 def _contracts(rows: Sequence[AaRun]) -> Effect:

@@ -151,6 +151,8 @@ def test_the_accuracy_drop_that_fails_four_times_in_five() -> None:
     held = 2.5 - (normal_quantile(0.95) - normal_quantile(0.8)) * step
     assert one["drop that is not passed"].value == pytest.approx(held)
     assert one["drop that FAILs"].value == pytest.approx(max(0.5 + (normal_quantile(0.99) + normal_quantile(0.8)) * step, held))
+    few = found({"accuracy": AccuracySettings()}, row(0, spreads={**spreads, "accuracy_n": 54.0}))["drop that is not passed"]
+    assert (few.value, few.reason) == (None, "with 54 questions no drop is passed (smoke test)")
     nothing = found({"accuracy": AccuracySettings()}, row(0))["drop that FAILs"]
     assert (nothing.value, nothing.reason) == (None, "no run has a paired accuracy")
 
