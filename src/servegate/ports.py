@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts
@@ -97,6 +97,17 @@ class Session(Protocol):
 
     def ensure_generating(self) -> None:
         """Ask for one token; raise EngineError when none comes in time, although everything else may be answered."""
+
+
+@runtime_checkable
+class SleepingSession(Session, Protocol):
+    """A session whose engine can give the card to another and take it back. Asleep it answers nothing."""
+
+    def fall_asleep(self) -> None:
+        """Move the weights off the card. Raises EngineError when the engine does not fall asleep in time."""
+
+    def wake_up(self) -> None:
+        """Take the card again and generate a token. Raises EngineError when it does not in time."""
 
 
 class Engine(Protocol):

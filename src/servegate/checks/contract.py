@@ -123,6 +123,8 @@ class Check(Generic[S, M]):
     """Measure after the others: this check is the one that may cost the engine its life."""
     steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)
     """How many steps each arm has, given the gate's rounds."""
+    interleaved: Callable[[S], bool] = field(default=lambda _settings: False)
+    """Whether its steps alternate between both arms (A B B A), one engine asleep while the other is measured."""
     more: Callable[[M, S, int], int] = field(default=lambda _baseline, _settings, _planned: 0)
     """Steps that both arms get beyond the planned ones: (the baseline's measurement, settings, planned steps). Asked for each
     arm once its planned steps are done; it must see the baseline's planned steps only, so that both arms get as many."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from servegate import nvml
 from servegate.artifacts import RunDirectory
+from servegate.checks import discovered
 from servegate.cli.tasks import check_tasks
 from servegate.config import Resolved
 from servegate.domain.arms import Arm, Role
@@ -74,6 +75,7 @@ def measuring(found: Resolved, progress: Progress, guard: CardGuard) -> Callable
             fallbacks=found.fallbacks,
             guard=guard,
             own_caches=True,
+            sleeps=any(discovered()[name].interleaved(settings) for name, settings in found.settings.items()),
         )
         probes = _ProbeMaker(directory, found.engine.request_timeout_s, found.plan.arms[Role.BASELINE.value])
         return Measuring(found, directory, engine, probes, lambda arm, facts: _manifest(arm, facts, guard), progress)

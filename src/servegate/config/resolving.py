@@ -22,6 +22,7 @@ from servegate.domain.records import Json, Settings
 from servegate.engines.fallbacks import checked
 from servegate.engines.model_files import local_config, read_config
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
+from servegate.engines.sleeping import ensure_can_sleep
 from servegate.engines.trust import Grant, check_head, check_head_environment
 from servegate.errors import UsageError
 from servegate.ledger import Ledger
@@ -73,13 +74,27 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         else None
     )
     checks = {name: settings.to_json() for name, settings in loaded.checks.items()}
+    measuring = {
+        name: range(known[name].steps(settings, inputs.get(name), config.rounds))
+        for name, settings in sorted(loaded.checks.items(), key=lambda item: known[item[0]].last)
+        if known[name].measure is not None
+    }
+    in_turn = [name for name in measuring if known[name].interleaved(loaded.checks[name])]
     schedule = tuple(
         Step(session=arm.session, arm=arm.name, check=name, step=step)
         for arm in arms.values()
-        for name, settings in sorted(loaded.checks.items(), key=lambda item: known[item[0]].last)
-        if known[name].measure is not None
-        for step in range(known[name].steps(settings, inputs.get(name), config.rounds))
+        for name, steps in measuring.items()
+        if name not in in_turn
+        for step in steps
+    ) + tuple(
+        Step(session=arm.session, arm=arm.name, check=name, step=step)
+        for name in in_turn
+        for step in measuring[name]
+        for arm in (tuple(arms.values()) if step % 2 == 0 else tuple(reversed(arms.values())))
     )
+    if in_turn:
+        for arm in arms.values():
+            ensure_can_sleep(arm)
     plan = Plan(
         gate=config.gate,
         description=config.description,

@@ -259,6 +259,7 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     model: Model
     fault, fault_after, by_tokens = "", 0, False
+    can_sleep = asleep = False
 
     def do_GET(self) -> None:
         path = urllib.parse.urlsplit(self.path).path
@@ -266,7 +267,8 @@ class Handler(BaseHTTPRequestHandler):
         if path in ("/health", "/ping"):
             self.reply(200, b"")
         elif path == "/is_sleeping":
-            self.reply(200, {"is_sleeping": self.fault == "sleep" and self.model.completions > self.fault_after})
+            fault = self.fault == "sleep" and self.model.completions > self.fault_after
+            self.reply(200, {"is_sleeping": self.asleep or fault})
         elif path == "/version":
             self.reply(200, {"version": VERSION})
         elif path == "/v1/models":
@@ -299,9 +301,12 @@ class Handler(BaseHTTPRequestHandler):
                 "/v1/completions": self.completions,
                 "/v1/chat/completions": self.chat,
                 "/reset_prefix_cache": self.reset,
+                **({"/sleep": self.sleep, "/wake_up": self.sleep} if self.can_sleep else {}),
             }
             if path not in routes:
                 raise RefusedError(404, "Not Found", "NotFoundError")
+            if self.asleep and path.startswith("/v1/"):
+                time.sleep(3600)  # an engine asleep answers nothing
             if path != "/reset_prefix_cache" and body.get("model", self.model.name) != self.model.name:
                 raise RefusedError(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
             routes[path](body)
@@ -309,6 +314,10 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(refused.status, refused.body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.reply(400, RefusedError(400, f"{type(error).__name__}: {error}").body)
+
+    def sleep(self, _body: dict[str, Any]) -> None:
+        type(self).asleep = self.path.startswith("/sleep")
+        self.reply(200, b"")
 
     def reset(self, _body: dict[str, Any]) -> None:
         self.reply(200, b"")
@@ -499,6 +508,7 @@ def serve(path: str, options: dict[str, str]) -> int:
     Handler.fault, Handler.fault_after = (match[1], int(match[2] or 0)) if match else (fault, 0)
     Handler.by_tokens = bool(match and match[3])
     Handler.model = model = Model(path, options, fault)
+    Handler.can_sleep = "enable-sleep-mode" in options and os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
     quantization, kv = options.get("quantization"), options.get("kv-cache-dtype", "auto")
     port = int(options.get("port", "8000"))
     reached(fault, "spawn")

@@ -36,6 +36,8 @@ class TokenWatch:
     """So long may that one token take."""
     end: Callable[[], None]
     look_s: float = LOOK_S
+    asleep: bool = False
+    """Whether servegate itself put the engine to sleep; then no token is expected."""
     hung: str | None = None
     """Why the engine was ended, once it was."""
 
@@ -55,7 +57,7 @@ class TokenWatch:
         last, moved_at = self._counters(), time.monotonic()
         while not over.wait(self.look_s):
             now = self._counters()
-            if now is not None and now != last:
+            if self.asleep or (now is not None and now != last):
                 last, moved_at = now, time.monotonic()
             if time.monotonic() - moved_at < self.stall_s:
                 continue

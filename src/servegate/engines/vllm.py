@@ -22,6 +22,8 @@ from servegate.engines.environment import engine_environment
 from servegate.engines.fallbacks import applied, used
 from servegate.engines.preflight import offline
 from servegate.engines.server import EngineFailedError, Server, free_port
+from servegate.engines.sleeping import VARIABLE as VARIABLE_OF_SLEEP
+from servegate.engines.sleeping import put_to_sleep, wake
 from servegate.engines.token_watch import LOOK_S, TokenWatch
 from servegate.engines.vllm_log import PHASES, phase_begun, read_log
 from servegate.errors import EngineError, UsageError
@@ -42,6 +44,19 @@ class VllmSession:
     endpoint: Endpoint
     facts: EngineFacts
     request_timeout_s: float = 120.0
+    asleep: Callable[[bool], None] = lambda _asleep: None
+    """Told when the engine falls asleep and when it is awake again."""
+
+    def fall_asleep(self) -> None:
+        """Give the card to another engine. Raises EngineError when it does not in time."""
+        self.asleep(True)
+        put_to_sleep(self.endpoint.base_url, self.server.arm)
+
+    def wake_up(self) -> None:
+        """Take the card again and generate a token. Raises EngineError when it does not in time."""
+        wake(self.endpoint.base_url, self.server.arm)
+        self.asleep(False)
+        self.ensure_generating()
 
     def ensure_alive(self) -> None:
         """Do nothing while our child and its cards are well.
@@ -60,7 +75,7 @@ class VllmSession:
 class VllmEngine:
     """Serves arms with `vllm serve`, each on a fresh port under a name that nobody else can have."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an engine's whole surroundings
         self,
         *,
         gate: str,
@@ -71,17 +86,21 @@ class VllmEngine:
         fallbacks: tuple[Fallback, ...] = (),
         guard: CardGuard | None = None,
         own_caches: bool = False,
+        sleeps: bool = False,
     ) -> None:
         """Keep the settings; nothing starts.
 
         `start_timeout_s` runs from spawn to the first generated token, `request_timeout_s` is for one answer and for the
         longest silence of an engine, `progress` gets a line for each phase of a start, `environment` stands for the
-        caller's own (os.environ), `guard` looks after the cards, `own_caches` gives each arm its compile cache.
+        caller's own (os.environ), `guard` looks after the cards, `own_caches` gives each arm its compile cache, `sleeps` opens
+        the endpoints by which engines take turns on a card (see `engines.sleeping`).
         """
         self._gate, self._progress, self._guard = gate, progress, guard
         self._start_timeout_s, self._request_timeout_s = start_timeout_s, request_timeout_s
         self._environment, self._fallbacks, self._own_caches = environment, fallbacks, own_caches
         self.watch_look_s = LOOK_S
+        self._sleeps = sleeps
+        self._asleep: set[str] = set()
 
     @contextmanager
     def session(self, arm: Arm, log_path: Path) -> Iterator[VllmSession]:
@@ -130,7 +149,7 @@ class VllmEngine:
     ) -> VllmSession | None:
         for last in (False, True):
             _set_aside(log_path, [log for _error, log in failures])
-            if self._guard is not None:
+            if self._guard is not None and not self._asleep:  # what our own engine asleep still holds is no stranger's
                 self._guard.before_start(arm)
             try:
                 return stack.enter_context(self._served(arm, log_path))
@@ -150,7 +169,7 @@ class VllmEngine:
         executable = find_executable(arm.executable, environment.get("PATH"))
         cards = () if self._guard is None else self._guard.cards((arm,))
         cache = cache_for(arm, executable, environment, [card.name for card in cards]) if self._own_caches else {}
-        ours = {**cache, **offline(arm, environment)}
+        ours = {**cache, **offline(arm, environment), **({VARIABLE_OF_SLEEP: "1"} if self._sleeps else {})}
         for name, value in ours.items():
             self._progress(f"{arm.name}: served with {name}={value}")
         nonce = secrets.token_hex(8)
@@ -201,7 +220,13 @@ class VllmEngine:
                 path = Path(cache[VARIABLE])
                 self._progress(f"{arm.name}: its compile cache holds {size_bytes(path) / 2**20:.0f} MiB")
             stack.enter_context(watch.watching())
-            yield VllmSession(server=server, endpoint=endpoint, facts=facts, request_timeout_s=self._request_timeout_s)
+
+            def turned(asleep: bool) -> None:
+                watch.asleep = asleep
+                (self._asleep.add if asleep else self._asleep.discard)(arm.name)
+
+            stack.callback(self._asleep.discard, arm.name)
+            yield VllmSession(server, endpoint, facts, self._request_timeout_s, turned)
 
 
 def find_executable(name: str, path: str | None) -> str:

@@ -23,7 +23,8 @@ from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Mani
 from servegate.domain.judgement import Finding
 from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
-from servegate.errors import Cancelled, EngineError, MeasurementError, RunnerError, ServegateError
+from servegate.errors import Cancelled, EngineError, MeasurementError, RunnerError, ServegateError, UsageError
+from servegate.pipeline.interleaving import measure_interleaved
 from servegate.pipeline.judging import arms_of, evidence_of
 from servegate.ports import Engine, Probes, Progress, Session
 
@@ -72,6 +73,11 @@ class Measuring:
 
         A failed engine or check is recorded and the rest goes on; wrong input and signals end the run.
         """
+        if self.blocks() and set(arms) != set(self.plan.arms):
+            raise UsageError(
+                "interleaved blocks need both arms in one run",
+                advice="Measure without --arm, or leave `throughput.interleave` out.",
+            )
         self.write("running")
         self.run.write_plan(self.plan)
         for name in arms:
@@ -79,6 +85,11 @@ class Measuring:
         status = "failed"
         try:
             failed: Reason | None = None
+            blocks = self.blocks()
+            if blocks:
+                runs = [ArmRun(self, arm) for arm in sorted(self.plan.arms.values(), key=lambda item: item.session)]
+                measure_interleaved(runs, blocks)
+                arms = ()
             for name in sorted(arms, key=lambda item: self.plan.arms[item].session):
                 measured = ArmRun(self, self.plan.arms[name])
                 if failed is not None:
@@ -92,6 +103,12 @@ class Measuring:
         finally:
             self.write(status)
             self.run.write_checksums()
+
+    def blocks(self) -> tuple[Step, ...]:
+        """Return the steps that alternate between the arms, in the plan's order."""
+        settings = self.resolved.settings
+        in_turn = {name for name, check in self.checks.items() if check.interleaved(settings[name])}
+        return tuple(step for step in self.plan.schedule if step.check in in_turn)
 
     def write(self, status: str) -> None:
         """Write run.json with the stages so far."""
@@ -122,10 +139,12 @@ class ArmRun:
     def __init__(self, measuring: Measuring, arm: Arm) -> None:
         """Take the arm's steps from the plan's schedule."""
         self.gate, self.arm = measuring, arm
-        self.steps = tuple(step for step in measuring.plan.schedule if step.arm == arm.name)
+        steps, blocks = (tuple(s for s in each if s.arm == arm.name) for each in (measuring.plan.schedule, measuring.blocks()))
+        self.steps = tuple(step for step in steps if step not in blocks)
+        """What is measured on the arm alone; the rest is measured in turn with the other arm."""
         self.done: dict[str, Measurement] = {}
         self.seconds: dict[str, float] = {}
-        self.left = {name: sum(step.check == name for step in self.steps) for name in measuring.checks}
+        self.left = {name: sum(step.check == name for step in steps) for name in measuring.checks}
         """Steps still to do by check; a check that is finished or lost is not in here."""
         self.facts: EngineFacts | None = None
 
@@ -135,22 +154,30 @@ class ArmRun:
         say = self.gate.progress.say
         try:
             with self.served() as session:
-                self.facts = session.facts
-                self.gate.run.write_engine(self.gate.plan, self.arm.name, session.facts)
-                self.gate.run.write_manifest(self.gate.plan, self.arm.name, self.gate.collect(self.arm, session.facts))
+                self.begin(session, session.facts)
                 self.measure_steps(session)
         except EngineError as error:
-            for line in (f"{self.arm.name}: {error.what}", error.why, error.advice):
-                if line:
-                    say(line)
-            self.gate.run.write_engine(self.gate.plan, self.arm.name, self.failed_facts(error))
-            self.give_up(Reason(code="engine_failed", message=error.what))
+            self.fail(error)
             return False
         except BaseException as error:
             self.give_up(Reason(code="broken_off", message=f"the run was broken off: {str(error) or type(error).__name__}"))
             raise
         say(f"{self.arm.name}: measured in {time.monotonic() - started:.0f} s")
         return True
+
+    def begin(self, session: Session, facts: EngineFacts) -> None:
+        """Write down what serves the arm."""
+        self.facts = facts
+        self.gate.run.write_engine(self.gate.plan, self.arm.name, facts)
+        self.gate.run.write_manifest(self.gate.plan, self.arm.name, self.gate.collect(self.arm, session.facts))
+
+    def fail(self, error: EngineError) -> None:
+        """Write down that the engine failed, and what is lost with it."""
+        for line in (f"{self.arm.name}: {error.what}", error.why, error.advice):
+            if line:
+                self.gate.progress.say(line)
+        self.gate.run.write_engine(self.gate.plan, self.arm.name, self.failed_facts(error))
+        self.give_up(Reason(code="engine_failed", message=error.what))
 
     @contextmanager
     def served(self) -> Iterator[Session]:

@@ -71,6 +71,26 @@ def log_ratio(left: Sequence[float], right: Sequence[float], restart_sd: float) 
     return LogRatio(value=value, se=math.sqrt(variance), df=variance**2 / weight if weight > 0 else math.inf)
 
 
+def paired_log_ratio(pairs: Sequence[tuple[float, float]], restart_sd: float) -> LogRatio:
+    """Compare two arms by blocks that were measured beside each other: (left, right) positive speeds of one block each.
+
+    The unit is the block, d = ln(right) - ln(left): what drifts slowly cancels within a block. Each arm has a single start
+    all the same, so the spread between starts is added as for windows: SE^2 = s_d^2 / n + 2 * restart_sd^2.
+
+    Raises:
+        ValueError: there is no pair, or a speed is not positive.
+    """
+    if not pairs or min(min(pair) for pair in pairs) <= 0:
+        raise ValueError("speeds must be positive, and at least one block is needed")
+    differences = [math.log(right) - math.log(left) for left, right in pairs]
+    if len(differences) < 2:
+        return LogRatio(value=differences[0], se=None, df=0.0)
+    within = stdev(differences) ** 2 / len(differences)
+    variance = within + 2 * restart_sd**2
+    df = variance**2 / (within**2 / (len(differences) - 1)) if within > 0 else math.inf
+    return LogRatio(value=fmean(differences), se=math.sqrt(variance), df=df)
+
+
 def coefficient_of_variation(values: Sequence[float]) -> float | None:
     """Return the sample standard deviation over the mean (0.02: 2 %); None for fewer than two values."""
     return stdev(values) / fmean(values) if len(values) > 1 and fmean(values) > 0 else None

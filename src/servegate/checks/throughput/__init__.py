@@ -26,4 +26,5 @@ CHECK = Check(
     required=False,
     steps=lambda settings, _inputs, _rounds: settings.steps,
     items=items,
+    interleaved=lambda settings: settings.interleave,
 )

@@ -44,6 +44,7 @@ def compare(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSetti
                 faults(pair, settings, on_cpu=on_cpu),
                 unseen(pair, on_cpu=on_cpu),
                 remarks(pair, settings, on_cpu=on_cpu),
+                in_turn=settings.interleave,
             ),
             evidence,
             settings,
@@ -146,14 +147,14 @@ def _estimates(
 ) -> dict[str, Estimate]:
     found: dict[str, Estimate] = {}
     for (load, concurrency), pair in sorted(paired.items()):
-        ratio = ratio_of(pair.baseline, pair.candidate, settings.limits.restart_sd)
+        ratio = ratio_of(pair.baseline, pair.candidate, settings.limits.restart_sd, in_turn=settings.interleave)
         point = between.at(concurrency, load)
         if ratio is None or point is None or point.invalid:
             continue
         name = "single" if load == SINGLE else f"at_{concurrency}"
-        found[f"output_tokens_per_second_ratio_{name}"] = _estimate(ratio, INTERVAL_ALPHA, len(pair.baseline))
+        found[f"output_tokens_per_second_ratio_{name}"] = _estimate(ratio, INTERVAL_ALPHA, len(pair.baseline), settings)
         if load == SERVING and concurrency == settings.judged_at:
-            found["judged_ratio"] = _estimate(ratio, JUDGED_ALPHA, len(pair.baseline))
+            found["judged_ratio"] = _estimate(ratio, JUDGED_ALPHA, len(pair.baseline), settings)
             change = ratio.smallest_detectable()
             if change is not None:
                 found["smallest_detectable_change"] = Estimate(
@@ -163,7 +164,7 @@ def _estimates(
     return found
 
 
-def _estimate(ratio: LogRatio, alpha: float, n: int) -> Estimate:
+def _estimate(ratio: LogRatio, alpha: float, n: int, settings: ThroughputSettings) -> Estimate:
     bounds = ratio.bounds(alpha)
     return Estimate(
         value=ratio.ratio,
@@ -172,7 +173,9 @@ def _estimate(ratio: LogRatio, alpha: float, n: int) -> Estimate:
         unit="ratio",
         n=n,
         level=1 - 2 * alpha,
-        method="mean log ratio of windows, Welch t, restart spread added",
+        method="mean log ratio of paired blocks, t, restart spread added"
+        if settings.interleave
+        else "mean log ratio of windows, Welch t, restart spread added",
         reason=None if bounds else "a single window has no spread, so there is no interval",
     )
 

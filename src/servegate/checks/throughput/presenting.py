@@ -203,12 +203,13 @@ def _noise_table(comparison: Comparison) -> Block:
 
 def _how(settings: ThroughputSettings) -> Fold:
     limits = settings.limits
+    turns = ", the arms in turn (A B B A), one engine asleep, and compared block by block" if settings.interleave else ""
     text = (
         f"{settings.input_tokens} tokens in and {settings.output_tokens} out for every request, the end of text ignored, "
         "the same prompts in both arms, none twice. One run of `vllm bench serve`, the baseline's in both arms, is cut into "
-        "windows where its requests end; the first round of requests fills the engine and is not counted. The interval of "
-        f"the ratio joins the spread of the windows of both arms with {limits.restart_sd:.1%} between starts (once per arm), "
-        "since windows of one start agree better than starts do. Speed fails the gate only at "
+        f"windows where its requests end{turns}; the first round of requests fills the engine and is not counted. "
+        f"The interval of the ratio joins the spread of the windows of both arms with {limits.restart_sd:.1%} between starts "
+        "(once per arm), since windows of one start agree better than starts do. Speed fails the gate only at "
         f"{settings.judged_at} in flight and only when the ratio is below {limits.fail_ratio:g} with 95 % confidence; it "
         "never earns a PASS. Failed requests, answers of other lengths, a warm prefix cache, somebody else's requests or "
         "processes, a card that is too hot or clocked otherwise, and another tool make a load INVALID: it proves nothing."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -94,6 +94,9 @@ class ThroughputSettings(Settings):
     """Requests before the windows that are not measured; by default one for each in flight."""
     single: Single | None = Single()
     """One request in flight, longer: the latency of a single user. `null` leaves it out."""
+    interleave: bool = False
+    """Measure in blocks that alternate between both living engines (A B B A), one asleep meanwhile. A block is a window of
+    every load. Both serving configs need `enable-sleep-mode: true`."""
     slo: Slo | None = None
     """Limits of latency; with them the share and rate of requests that keep all of them (goodput) are shown."""
     seed: int = Field(default=1000, ge=0)
@@ -102,8 +105,8 @@ class ThroughputSettings(Settings):
 
     @property
     def steps(self) -> int:
-        """A step of this check is all windows of every load."""
-        return 1
+        """A step of this check is all windows of every load; of interleaved blocks, one window of every load."""
+        return self.windows if self.interleave else 1
 
     def requests(self, concurrency: int) -> int:
         """Return how many requests a window has: whole rounds of those in flight, since equal requests end together."""
@@ -129,7 +132,7 @@ class ThroughputSettings(Settings):
             lead_in = concurrency if warm >= concurrency else 0
             sizes = (self.input_tokens, self.output_tokens)
             shapes.append(LoadShape(SERVING, *sizes, concurrency, self.windows, requests, warm, lead_in))
-        return tuple(shapes)
+        return tuple(replace(shape, windows=1) if self.interleave else shape for shape in shapes)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

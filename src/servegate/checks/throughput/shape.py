@@ -8,7 +8,7 @@ from statistics import fmean
 from servegate.checks.throughput.record import LoadPoint
 from servegate.checks.throughput.settings import SERVING
 from servegate.domain.records import Record
-from servegate.stats.ratios import LogRatio, coefficient_of_variation, log_ratio
+from servegate.stats.ratios import LogRatio, coefficient_of_variation, log_ratio, paired_log_ratio
 
 INTERVAL_ALPHA = 0.025
 """Each end of the printed interval; together a 95 % interval."""
@@ -96,11 +96,20 @@ def windows_of(points: Sequence[LoadPoint]) -> Windows | None:
     )
 
 
-def ratio_of(left: Sequence[LoadPoint], right: Sequence[LoadPoint], restart_sd: float) -> LogRatio | None:
-    """Return right over left; None when a side has no window or a window generated nothing."""
+def ratio_of(
+    left: Sequence[LoadPoint], right: Sequence[LoadPoint], restart_sd: float, *, in_turn: bool = False
+) -> LogRatio | None:
+    """Return right over left; None when a side has no window or a window generated nothing.
+
+    `in_turn`: blocks of both sides were measured beside each other and are paired by their number.
+    """
     speeds = [[point.output_tokens_per_second for point in side] for side in (left, right)]
     if not all(speeds) or min(min(side) for side in speeds) <= 0:
         return None
+    if in_turn:
+        other = {point.block: point.output_tokens_per_second for point in right}
+        pairs = [(point.output_tokens_per_second, other[point.block]) for point in left if point.block in other]
+        return paired_log_ratio(pairs, restart_sd) if pairs else None
     return log_ratio(speeds[0], speeds[1], restart_sd)
 
 
@@ -112,9 +121,11 @@ def speed_pair(
     invalid: tuple[str, ...] = (),
     unseen: tuple[str, ...] = (),
     remarks: tuple[str, ...] = (),
+    *,
+    in_turn: bool = False,
 ) -> SpeedPair:
     """Compare two sides of one load; `key` is its kind and its concurrency."""
-    ratio = ratio_of(left, right, restart_sd)
+    ratio = ratio_of(left, right, restart_sd, in_turn=in_turn)
     bounds = ratio.bounds(INTERVAL_ALPHA) if ratio else None
     reason = None
     if ratio is None:
