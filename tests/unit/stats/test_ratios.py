@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from servegate.stats.ratios import coefficient_of_variation, log_ratio, requests_for_percentile
+from servegate.stats.ratios import coefficient_of_variation, log_ratio, paired_log_ratio, requests_for_percentile
 
 LEFT, RIGHT = [100.0, 112.0, 96.0], [104.0, 109.0, 99.0]
 
@@ -83,3 +83,43 @@ def test_variation() -> None:
 def test_requests_that_a_percentile_needs(share: float, n: int) -> None:
     assert requests_for_percentile(share) == n
     assert share**n <= 0.05 < share ** (n - 1)
+
+
+def test_paired_blocks_cancel_what_drifts_and_keep_the_spread_between_starts() -> None:
+    """A machine that slows by half over four blocks, and a candidate 10 % faster in each of them."""
+    drift = [1000.0, 850.0, 700.0, 500.0]
+    noise = [1.001, 0.999, 1.002, 0.998]
+    pairs = [(speed, speed * 1.1 * each) for speed, each in zip(drift, noise, strict=True)]
+    paired = paired_log_ratio(pairs, 0.01)
+    apart = log_ratio([left for left, _ in pairs], [right for _, right in pairs], 0.01)
+    assert paired.ratio == pytest.approx(1.1, rel=1e-3)
+    bounds, wide = paired.bounds(0.025), apart.bounds(0.025)
+    assert bounds is not None
+    assert wide is not None
+    assert bounds[0] > 1.05
+    assert wide[0] < 1 < wide[1]
+    assert paired.se is not None
+    assert paired.se > math.sqrt(2) * 0.01, "one start an arm: no number of blocks averages that out"
+
+
+def test_one_block_has_no_interval_and_none_is_an_error() -> None:
+    assert paired_log_ratio([(1.0, 2.0)], 0.01).bounds(0.025) is None
+    for pairs in ([], [(1.0, 0.0)]):
+        with pytest.raises(ValueError, match="positive"):
+            paired_log_ratio(pairs, 0.01)
+
+
+def test_paired_blocks_of_unchanged_servers_get_few_claims() -> None:
+    """Six blocks, windows 1 %, starts 1 %: the 95 % interval holds 1 about 95 times in 100."""
+    generator = np.random.default_rng(5)
+    missed = 0
+    for _ in range(400):
+        left, right = generator.normal(0, 0.01, 2)
+        pairs = [
+            (float(np.exp(left + generator.normal(0, 0.01))), float(np.exp(right + generator.normal(0, 0.01))))
+            for _ in range(6)
+        ]
+        bounds = paired_log_ratio(pairs, 0.01).bounds(0.025)
+        assert bounds is not None
+        missed += not bounds[0] <= 1 <= bounds[1]
+    assert 4 <= missed <= 36
