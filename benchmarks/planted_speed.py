@@ -72,7 +72,7 @@ class Lab:
         bench = VllmBench(endpoint or self.endpoint, self.engine, self.raw / name, 600, tool, {}, watch=watch)
         probes = Probes(None, bench, None)  # type: ignore[arg-type]
         context: MeasureContext[ThroughputMeasurement] = MeasureContext(name, 0, self.facts, None, None, lambda _n: None)
-        assert CHECK.measure is not None
+        assert CHECK.measure is not None, "the one load of these settings is step 0"
         return CHECK.measure(probes, settings, context)
 
 

@@ -111,13 +111,16 @@ class Sampler:
         used = self._used_cards(around)
         foreign, reason = _foreign(around, used)
         cores = psutil.cpu_count() or 1
+        busy_s = _at(around, ended_s, lambda sample: sample.busy_s) - _at(around, started_s, lambda sample: sample.busy_s)
         others_s = _at(around, ended_s, _others) - _at(around, started_s, _others)
+        known = busy_s > 0  # some sandboxes show a machine that never does anything
         return Telemetry(
             cards=tuple(_card(uuid, inside, around, (started_s, ended_s)) for uuid in used),
             cards_reason=self._lost or (self._watch.nvml.reason if isinstance(self._watch.nvml, Absent) else None),
             foreign_processes=foreign,
             foreign_processes_reason=reason,
-            foreign_cpu_cores=min(max(0.0, others_s) / (ended_s - started_s), float(cores)),
+            foreign_cpu_cores=min(max(0.0, others_s) / (ended_s - started_s), float(cores)) if known else None,
+            foreign_cpu_cores_reason=None if known else "this machine does not tell how busy its CPU is",
             cpu_cores=cores,
         ), None
 

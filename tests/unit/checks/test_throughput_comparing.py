@@ -126,7 +126,7 @@ def on_card(**changes: object) -> dict[str, object]:
         ({"output_tokens": 6100}, "output-lengths", Severity.NOT_COMPARABLE),
         ({"prefix_cache_hit_rate": 0.8}, "warm-cache", Severity.ERROR),
         ({"foreign_processes": ("4711 python",)}, "foreign-processes", Severity.ERROR),
-        ({"foreign_requests": 3}, "foreign-requests", Severity.ERROR),
+        ({"foreign_requests": 9}, "foreign-requests", Severity.ERROR),
         ({"wrong_lengths": 7}, "wrong-lengths", Severity.ERROR),
         ({"command": ("/opt/new/vllm",)}, "other-tool", Severity.NOT_COMPARABLE),
         (on_card(throttled={"HW thermal slowdown": 0.3}), "throttled", Severity.ERROR),

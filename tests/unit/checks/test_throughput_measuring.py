@@ -45,30 +45,50 @@ def run(settings: ThroughputSettings, step: int, arm: str = "baseline") -> tuple
     return measure(probes, settings, context), load, advanced
 
 
+def whole(settings: ThroughputSettings, arm: str = "baseline") -> tuple[ThroughputMeasurement, list[LoadSpec]]:
+    """Run every step of an arm."""
+    steps = [run(settings, step, arm) for step in range(settings.steps)]
+    found = steps[0][0]
+    for later, _, _ in steps[1:]:
+        found = found.joined(later)
+    return found, [spec for _, load, _ in steps for spec in load.specs]
+
+
 def test_the_defaults_are_the_serving_load_and_one_request_alone() -> None:
     settings = ThroughputSettings()
-    measurement, load, advanced = run(settings, 0)
-    assert [(spec.input_tokens, spec.output_tokens, spec.concurrency, spec.windows) for spec in load.specs] == [
+    measurement, specs = whole(settings)
+    assert [(spec.input_tokens, spec.output_tokens, spec.concurrency, spec.windows) for spec in specs] == [
         (1000, 256, 1, 5),
         (512, 128, 32, 5),
     ]
-    assert [(spec.requests, spec.lead_in, spec.total) for spec in load.specs] == [(6, 1, 31), (128, 32, 672)]
+    assert [(spec.requests, spec.lead_in, spec.total) for spec in specs] == [(6, 1, 31), (128, 32, 672)]
     assert {(point.load, point.concurrency) for point in measurement.points} == {("single", 1), ("serving", 32)}
     assert [point.id for point in measurement.points][4:6] == ["single/4", "32/0"]
-    assert sum(advanced) == items(settings, None) == 30 + 640
-    assert settings.steps == 1
+    assert (sum(run(settings, 1)[2]), items(settings, None), settings.steps) == (640, None, 2)
 
 
 def test_a_load_is_one_run_of_the_tool_and_its_rows_stay_with_its_windows() -> None:
-    measurement, load, _ = run(ThroughputSettings(concurrency=(32, 1, 8), windows=2, single=None), 0)
-    assert [spec.concurrency for spec in load.specs] == [1, 8, 32]
-    assert [spec.requests for spec in load.specs] == [12, 32, 128]
-    assert len({spec.label for spec in load.specs}) == 3
+    measurement, specs = whole(ThroughputSettings(concurrency=(32, 1, 8), windows=2, single=None))
+    assert [spec.concurrency for spec in specs] == [1, 8, 32]
+    assert [spec.requests for spec in specs] == [12, 32, 128]
+    assert len({spec.label for spec in specs}) == 3
     for point in measurement.points:
         assert point.first_row is not None
         assert point.rows is not None
         rows = measurement.columns["ttft_ms"][point.first_row : point.first_row + point.rows]
         assert set(rows) == {point.concurrency}
+
+
+def test_a_block_in_turn_is_one_window_of_every_load() -> None:
+    settings = ThroughputSettings(concurrency=(32,), windows=4, interleave=True)
+    assert settings.steps == 4
+    assert items(settings, None) == 6 + 128
+    measurement, specs = whole(settings)
+    assert [(spec.concurrency, spec.windows) for spec in specs] == [(1, 1), (32, 1)] * 4
+    assert [(point.load, point.block) for point in measurement.points] == [
+        (load, block) for block in range(4) for load in ("single", "serving")
+    ]
+    assert len({spec.seed for spec in specs}) == 8
 
 
 def test_a_window_holds_whole_rounds_and_a_lead_in_is_one() -> None:
@@ -79,11 +99,11 @@ def test_a_window_holds_whole_rounds_and_a_lead_in_is_one() -> None:
 
 def test_loads_draw_other_prompts_and_arms_the_same() -> None:
     settings = ThroughputSettings(concurrency=(8, 32))
-    measurement, load, _ = run(settings, 0)
-    assert len({spec.seed for spec in load.specs}) == 3
+    measurement, specs = whole(settings)
+    assert len({spec.seed for spec in specs}) == 3
     assert len({point.workload_sha256 for point in measurement.points}) == 15
-    assert run(settings, 0, "candidate")[0].points == measurement.points
-    assert run(ThroughputSettings(concurrency=(8, 32), seed=7), 0)[0].points[0].workload_sha256 not in {
+    assert whole(settings, "candidate")[0].points == measurement.points
+    assert whole(ThroughputSettings(concurrency=(8, 32), seed=7))[0].points[0].workload_sha256 not in {
         point.workload_sha256 for point in measurement.points
     }
 

@@ -1,4 +1,7 @@
-"""Loads one arm: one step is all windows of every load, each load one run of the tool."""
+"""Loads one arm: one step is one load with all its windows, one run of the tool.
+
+Of interleaved blocks a step is one window of every load.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,23 @@ SEEDS_APART = 1000
 
 
 def items(settings: ThroughputSettings, _inputs: Inputs | None) -> int | None:
-    """Return how many requests a step has, warm-up left out."""
-    return sum(shape.windows * shape.requests for shape in settings.shapes())
+    """Return how many requests a step has, warm-up left out; None where steps are loads of several sizes."""
+    sizes = [shape.windows * shape.requests for shape in settings.shapes()]
+    return sum(sizes) if settings.interleave else sizes[0] if len(sizes) == 1 else None
 
 
 def measure(
     probes: Probes, settings: ThroughputSettings, context: MeasureContext[ThroughputMeasurement]
 ) -> ThroughputMeasurement:
-    """Run every load, the fewest in flight first. Raises MeasurementError when the tool fails."""
+    """Run one load, or one window of every load. Raises MeasurementError when the tool fails."""
     found: ThroughputMeasurement | None = None
     for position, shape in enumerate(settings.shapes()):
+        if not settings.interleave and position != context.step:
+            continue
         measured = _measured(probes, settings, context.step, position, shape)
         found = measured if found is None else found.joined(measured)
         context.advance(shape.windows * shape.requests)
-    assert found is not None, "there is at least one load"
+    assert found is not None, "a step of the plan is a load of its settings"
     return found
 
 
@@ -40,14 +46,14 @@ def _measured(
         concurrency=shape.concurrency,
         requests=shape.requests,
         warm_up_requests=shape.warm_up,
-        seed=settings.seed + SEEDS_APART * position + step,
+        seed=settings.seed + SEEDS_APART * position + (step if settings.interleave else 0),
         label=f"{shape.load}-{shape.concurrency}-step-{step}",
         windows=shape.windows,
         lead_in=shape.lead_in,
     )
     load = probes.load_generator.load(spec)
     points = tuple(
-        _point(window, spec, shape, block=step * shape.windows + index, position=position)
+        _point(window, spec, shape, block=step if settings.interleave else index, position=position)
         for index, window in enumerate(load.windows)
     )
     return ThroughputMeasurement(points=points, columns=load.columns)

@@ -105,8 +105,8 @@ class ThroughputSettings(Settings):
 
     @property
     def steps(self) -> int:
-        """A step of this check is all windows of every load; of interleaved blocks, one window of every load."""
-        return self.windows if self.interleave else 1
+        """A step of this check is one load, all its windows; of interleaved blocks, one window of every load."""
+        return self.windows if self.interleave else len(self.shapes())
 
     def requests(self, concurrency: int) -> int:
         """Return how many requests a window has: whole rounds of those in flight, since equal requests end together."""
@@ -118,11 +118,11 @@ class ThroughputSettings(Settings):
         return concurrency if self.warm_up_requests is None else self.warm_up_requests
 
     def shapes(self) -> tuple[LoadShape, ...]:
-        """Return the loads of a step, the fewest in flight first.
+        """Return the loads, the fewest in flight first.
 
         The tool fills the engine before the first window with one round that is not counted (unless warm-up is switched off).
         """
-        shapes = []
+        shapes: list[LoadShape] = []
         if self.single is not None:
             one, warm = self.single, min(1, self.warm_up(1))
             sizes = (one.input_tokens, one.output_tokens)

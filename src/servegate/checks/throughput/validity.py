@@ -14,6 +14,8 @@ from servegate.checks.throughput.record import LoadPoint
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.workload import CardLoad
 
+FEW_REQUESTS = 2
+"""So many may be our own: servegate asks an engine that has been silent for a token."""
 HOT = ("HW slowdown", "SW thermal slowdown", "HW thermal slowdown", "HW power brake")
 """Reasons for lower clocks that are about the machine: it is too hot, or its power supply brakes it."""
 POWER_CAP = "SW power cap"
@@ -62,7 +64,7 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
     if rates and max(rates) > settings.limits.prefix_cache_hit_rate:
         found.append(f"warm-cache: the {name} took {max(rates):.1%} of a window's prompts from its prefix cache")
     foreign = max((point.foreign_requests or 0 for point in side), default=0)
-    if foreign:
+    if foreign > max(FEW_REQUESTS, settings.limits.output_tokens_share * asked):
         found.append(f"foreign-requests: somebody else sent {foreign} requests to the {name} while it was measured")
     return found
 
