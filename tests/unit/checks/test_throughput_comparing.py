@@ -180,7 +180,7 @@ def test_queues_preemptions_and_odd_prompts_explain_and_void_nothing() -> None:
     ]  # fmt: skip
 
 
-def test_a_busy_cpu_voids_an_engine_on_it_and_is_a_remark_beside_a_gpu() -> None:
+def test_a_busy_cpu_voids_an_engine_on_it_and_is_for_a_person_beside_a_gpu() -> None:
     busy = arm({32: STEADY}, telemetry={**TELEMETRY, "foreign_cpu_cores": 12.0})
     facts = engine_facts("baseline", device="cpu"), engine_facts("candidate", device="cpu")
     comparison = compared(arm({32: STEADY}), busy, facts=facts)
@@ -188,7 +188,8 @@ def test_a_busy_cpu_voids_an_engine_on_it_and_is_a_remark_beside_a_gpu() -> None
     assert {finding.severity for finding in judge(comparison, SETTINGS)} == {Severity.INFO}
     beside = compared(arm({32: STEADY}), busy)
     assert at(beside).claim == "n.s."
-    assert [finding.code for finding in judge(beside, SETTINGS)] == ["throughput/busy-cpu"]
+    (finding,) = judge(beside, SETTINGS)
+    assert (finding.code, finding.severity) == ("throughput/busy-cpu", Severity.REVIEW)
 
 
 def test_an_invalid_point_that_is_not_judged_is_for_a_person() -> None:

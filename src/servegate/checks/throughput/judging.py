@@ -12,6 +12,8 @@ from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
 
 CHECK_NAME = "throughput"
+DOUBTFUL = ("busy-cpu",)
+"""Remarks that a person has to weigh: an interval from a few windows does not see load that others add and take away."""
 UNSTABLE = 0.05
 """Windows of one arm that vary more than this (coefficient of variation) are worth a remark."""
 UNEQUAL_ARMS = ("output-lengths", "clocks-differ", "other-tool")
@@ -35,7 +37,7 @@ def judge(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding
 
 def _remarks(point: SpeedPair) -> list[Finding]:
     return [
-        _finding(code, Severity.INFO, f"{_where(point)}: {message}")
+        _finding(code, Severity.REVIEW if code in DOUBTFUL else Severity.INFO, f"{_where(point)}: {message}")
         for code, _, message in (remark.partition(": ") for remark in point.remarks)
     ]
 
