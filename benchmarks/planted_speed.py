@@ -106,6 +106,12 @@ def judged(lab: Lab, healthy: ThroughputMeasurement, other: ThroughputMeasuremen
     return found, point.claim if point else "not paired"
 
 
+def busy(measured: ThroughputMeasurement) -> str:
+    """Return how many CPU cores others kept busy, a window."""
+    seen = [point.telemetry.foreign_cpu_cores if point.telemetry else None for point in measured.points]
+    return ", ".join("unknown" if cores is None else f"{cores:.1f}" for cores in seen)
+
+
 def warm_cache(lab: Lab) -> ThroughputMeasurement:
     """Load twice with the same prompts under one salt; returns the second time."""
     with mock.patch.object(load_generator, "_salt", return_value="one-salt"):
@@ -188,13 +194,14 @@ def main() -> int:
         with served(engine, model, Path(directory) / "usual") as lab:
             healthy = lab.load("healthy")
             found, claim = judged(lab, healthy, lab.load("again"))
-            print(f"{'nothing planted':28} {claim:10} {', '.join(found)}", flush=True)
+            print(f"{'nothing planted':28} {claim:10} {', '.join(found)}  [cores of others: {busy(healthy)}]", flush=True)
             for code, plant in PLANTED.items():
                 started = time.monotonic()
-                found, claim = judged(lab, healthy, plant(lab))
+                measured = plant(lab)
+                found, claim = judged(lab, healthy, measured)
                 ok = code in found and claim == "INVALID"
                 missed += not ok
-                said = f"{', '.join(found)}  [{time.monotonic() - started:.0f} s]"
+                said = f"{', '.join(found)}  [{time.monotonic() - started:.0f} s; cores of others: {busy(measured)}]"
                 print(f"{code:28} {claim:10} {said}{'' if ok else '  MISSED'}", flush=True)
         with served(engine, model, Path(directory) / "one", **{"max-num-seqs": 1}) as lab:
             found, claim = judged(lab, healthy, lab.load("one"))
