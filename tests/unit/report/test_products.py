@@ -186,3 +186,15 @@ def test_markdown_documents_hold_no_mention_link_or_foreign_marker() -> None:
         }, (name, tags)
         for pattern in LATER:
             assert not pattern.search(outside_code(tree)), (name, pattern.pattern)
+
+
+def test_a_check_that_says_it_does_not_judge_is_called_so_in_every_document() -> None:
+    sample = review()
+    speed = sample.sections[-1].model_copy(update={"outcome": Outcome.REVIEW})
+    said = Finding(code="throughput/not-judged-cpu", severity=Severity.INFO, check="throughput", message="not on a CPU")
+    found = (*sample.verdict.findings, said)
+    verdict = sample.verdict.model_copy(update={"findings": found})
+    files = replace(sample, sections=(*sample.sections[:-1], speed), verdict=verdict).render()
+    for name in ("comment.md", "summary.md", "report.md"):
+        assert re.search(r"Speed.*not judged", files[name].decode()), name
+    assert re.search(r'class="badge info">not judged<', files["report.html"].decode())
