@@ -132,7 +132,7 @@ def _arm(loaded: Loaded, role: Role, session: int, origin: Origin | None) -> Arm
     settings: ArmSettings = getattr(config.arms, role.value)
     path = loaded.directory / settings.config
     shown = os.path.normpath(path) if origin is None else getattr(origin, f"{role.value}_path")
-    serving: ServingConfig = read_serving_config(read_text(path), shown)
+    serving: ServingConfig = read_serving_config(read_text(path), shown, config.engine.also_known)
     executable = settings.engine.executable or config.engine.executable
     environment = {**config.engine.environment, **settings.environment}
     if origin is not None:
