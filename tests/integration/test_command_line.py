@@ -408,6 +408,30 @@ def test_an_option_that_only_the_engine_knows_is_told_and_can_be_passed_on(here:
     assert "--brand-new-option=7" in passed.stdout
 
 
+def test_an_arm_that_starts_only_with_a_fallback_is_a_review_that_names_it(here: Path) -> None:
+    candidate(here, "die-at-load")
+    text = (here / "servegate.yaml").read_text()
+    fallback = "fallbacks: [{name: other_kernel, environment: {FAKE_VLLM_FAULT: none}}], "
+    (here / "servegate.yaml").write_text(text.replace("engine: {", f"engine: {{{fallback}"))
+    done = servegate(here, "run")
+    assert done.returncode == 3, done.stdout + done.stderr
+    verdict = run_json(here, "verdict.json")["data"]
+    assert "candidate with fallback other_kernel (FAKE_VLLM_FAULT=none)" in verdict["scope"]["engine"]
+    assert "does not start as its serving config says (RuntimeError: rehearsed" in verdict["headline"]
+    arm = here / "servegate-runs/demo/arms/candidate"
+    assert "Traceback" in (arm / "server.failed-1.log").read_text()
+    assert json.loads((arm / "manifest.json").read_text())["data"]["card_guard_reason"].startswith("no card was locked")
+    script = (here / "servegate-runs/demo/report/reproduce.sh").read_text()
+    assert "exec env FAKE_VLLM_FAULT=none" in script
+    assert servegate(here, "verify", "servegate-runs/demo").returncode == 0
+
+
+def test_one_compile_cache_for_both_arms_is_told(here: Path) -> None:
+    text = (here / "servegate.yaml").read_text()
+    (here / "servegate.yaml").write_text(text.replace("engine: {", "engine: {environment: {VLLM_CACHE_ROOT: /one}, "))
+    assert "both arms are given one VLLM_CACHE_ROOT, /one" in " ".join(servegate(here, "plan").stdout.split())
+
+
 def test_doctor_says_by_its_exit_code_that_there_is_no_engine(here: Path) -> None:
     missing = servegate(here, "doctor", "--engine", str(here / "no-vllm"))
     assert missing.returncode == 2

@@ -89,6 +89,25 @@ def test_a_flag_that_contradicts_the_checkpoint(flag: str | None, method: str | 
     assert repr(method) in error.value.what
 
 
+ACCEPTED = {
+    "gptq": ("auto_gptq", "gptq", "gptq_marlin", "humming", "moe_wna16"),
+    "awq": ("awq", "humming"),
+    "compressed-tensors": ("humming", "compressed-tensors"),
+    "fp8": ("fp8", "humming", "deepseek_v4_fp8"),
+    "modelopt": ("awq", "fp8", "modelopt", "modelopt_fp4", "gptq", "compressed-tensors", "fp8_per_channel", "mxfp8"),
+    "mxfp4": ("humming", "mxfp4"),
+    "torchao": ("humming", "torchao"),
+    "quark": ("humming", "quark"),
+}
+"""Checkpoint's method -> values of the option that vLLM 0.32.0 (CPU build) starts with, as its own classes answered when
+each was asked by `override_quantization_method`, in the order of `ModelConfig._verify_quantization`."""
+
+
+@pytest.mark.parametrize(("method", "flag"), [(method, flag) for method, flags in ACCEPTED.items() for flag in flags])
+def test_what_the_engine_accepts_is_never_refused(method: str, flag: str) -> None:
+    check_quantization(arm("candidate", quantization=flag), {"quantization_config": {"quant_method": method}})
+
+
 @pytest.mark.parametrize("config", [None, [], {"quantization_config": 3}, {"quantization_config": {"quant_method": 8}}])
 def test_an_unknown_checkpoint_contradicts_nothing(config: object) -> None:
     check_quantization(arm("candidate", quantization="fp8"), config)
