@@ -42,6 +42,15 @@ class UsageError(ServegateError):
     exit_code = ExitCode.USAGE
 
 
+class UnknownOptionError(UsageError):
+    """A serving config holds an option that the list of the engine's options lacks; a newer engine may have it."""
+
+    def __init__(self, what: str, option: str, *, why: str = "", advice: str = "") -> None:
+        """`option` is its name with dashes."""
+        super().__init__(what, why=why, advice=advice)
+        self.option = option
+
+
 class RunDirectoryError(ServegateError):
     """A run directory is missing, incomplete, damaged, or newer than this servegate."""
 

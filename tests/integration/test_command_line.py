@@ -390,6 +390,60 @@ def test_a_model_config_that_is_not_there_names_its_line(here: Path) -> None:
     assert "not predicted: the layers of model_type 'of tomorrow' are not known" in unknown.stdout
 
 
+def test_an_option_that_only_the_engine_knows_is_told_and_can_be_passed_on(here: Path) -> None:
+    (here / "new.yaml").write_text("model: org/m\nbrand-new-option: 7\n")
+    helped = {"FAKE_VLLM_HELP": "  --brand-new-option N\n  --brand-newer X\n"}
+    told = servegate(here, "plan", **helped)
+    assert told.returncode == 2
+    assert "new.yaml:2: option 'brand-new-option' is no option of vLLM 0.32.0" in told.stderr
+    assert "bin/vllm' has it" in told.stderr
+    assert "engine: {also_known: [brand-new-option]}" in told.stderr
+    unknown = servegate(here, "plan", FAKE_VLLM_HELP="  --brand-new-option-2 N\n")
+    assert unknown.returncode == 2
+    assert "has it" not in unknown.stderr
+    text = (here / "servegate.yaml").read_text()
+    (here / "servegate.yaml").write_text(text.replace("engine: {", "engine: {also_known: [brand-new-option], "))
+    passed = servegate(here, "plan")
+    assert passed.returncode == 0, passed.stderr
+    assert "--brand-new-option=7" in passed.stdout
+
+
+def test_an_arm_that_starts_only_with_a_fallback_is_a_review_that_names_it(here: Path) -> None:
+    candidate(here, "die-at-load")
+    text = (here / "servegate.yaml").read_text()
+    fallback = "fallbacks: [{name: other_kernel, environment: {FAKE_VLLM_FAULT: none}}], "
+    (here / "servegate.yaml").write_text(text.replace("engine: {", f"engine: {{{fallback}"))
+    done = servegate(here, "run")
+    assert done.returncode == 3, done.stdout + done.stderr
+    verdict = run_json(here, "verdict.json")["data"]
+    assert "candidate with fallback other_kernel (FAKE_VLLM_FAULT=none)" in verdict["scope"]["engine"]
+    assert "does not start as its serving config says (RuntimeError: rehearsed" in verdict["headline"]
+    arm = here / "servegate-runs/demo/arms/candidate"
+    assert "Traceback" in (arm / "server.failed-1.log").read_text()
+    assert json.loads((arm / "manifest.json").read_text())["data"]["card_guard_reason"].startswith("no card was locked")
+    script = (here / "servegate-runs/demo/report/reproduce.sh").read_text()
+    assert "exec env FAKE_VLLM_FAULT=none" in script
+    assert servegate(here, "verify", "servegate-runs/demo").returncode == 0
+
+
+def test_one_compile_cache_for_both_arms_is_told(here: Path) -> None:
+    text = (here / "servegate.yaml").read_text()
+    (here / "servegate.yaml").write_text(text.replace("engine: {", "engine: {environment: {VLLM_CACHE_ROOT: /one}, "))
+    assert "both arms are given one VLLM_CACHE_ROOT, /one" in " ".join(servegate(here, "plan").stdout.split())
+
+
+def test_doctor_says_by_its_exit_code_that_there_is_no_engine(here: Path) -> None:
+    missing = servegate(here, "doctor", "--engine", str(here / "no-vllm"))
+    assert missing.returncode == 2
+    assert "there is no engine" in missing.stderr
+    assert "lm-eval" in missing.stdout, "the table comes all the same"
+    assert servegate(here, "doctor", "--engine", str(here / "bin/vllm")).returncode == 0
+    broken = here / "broken"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    assert servegate(here, "doctor", "--engine", str(broken)).returncode == 2
+
+
 def test_doctor_refuses_a_requirement_that_nobody_knows(tmp_path: Path) -> None:
     shown = servegate(tmp_path, "doctor", "--require", "fp8native")
     assert shown.returncode == 2

@@ -58,8 +58,8 @@ def test_other_probabilities_do_not_pass(scored: Path) -> None:
 
 
 def test_d8_what_was_scored_before_the_engine_died_is_kept(scored: Path) -> None:
-    """The trial generation, 48 prompts, the capability probe and 6 windows go well; the seventh window kills the engine."""
-    candidate(scored, f"die-after-{1 + 48 + 1 + 6}")
+    """The trial, 48 prompts, a token after each of 2 rounds, the capability probe and 6 windows go well; the seventh kills."""
+    candidate(scored, f"die-after-{1 + 48 + 2 + 1 + 6}")
     done = servegate(scored, "run")
     assert done.returncode == 5, done.stdout + done.stderr
     record = run_json(scored, "arms/candidate/logprobs.json")

@@ -20,8 +20,9 @@ from servegate.manifest import host_gpus
 from servegate.sizing.cards import FP8_CAPABILITY, has_native_fp8
 from servegate.subprocesses import run
 
-REQUIREMENTS = ("gpu", "fp8-native")
-"""What `--require` knows; `fp8-native`: every card multiplies FP8 itself, instead of unpacking the weights to 16 bits."""
+REQUIREMENTS = ("engine", "gpu", "fp8-native")
+"""What `--require` knows; `engine` alone is required when nothing is named;
+`fp8-native`: every card multiplies FP8 itself, instead of unpacking the weights to 16 bits."""
 Row = tuple[str, str, str]
 """(what, what was found, mark): mark is `ok`, `absent` or `note`."""
 
@@ -29,10 +30,14 @@ Row = tuple[str, str, str]
 @click.command("doctor", help="Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.")
 @click.option("--engine", default="vllm", metavar="PATH", help="Engine executable to look for.", show_default=True)
 @click.option(
-    "--require", "required", multiple=True, metavar="NAME", help=f"Exit 2 unless it is here: {', '.join(REQUIREMENTS)}."
+    "--require",
+    "required",
+    multiple=True,
+    metavar="NAME",
+    help=f"Exit 2 unless it is here: {', '.join(REQUIREMENTS)}. By default: engine.",
 )
 def command(engine: str, required: tuple[str, ...]) -> None:
-    """Look around and print a table; exits 0 whatever is absent, unless it was required."""
+    """Look around and print a table; exits 2 when something is absent that was required, by default the engine."""
     for name in required:
         if name not in REQUIREMENTS:
             near = get_close_matches(name, REQUIREMENTS, n=1)
@@ -40,20 +45,23 @@ def command(engine: str, required: tuple[str, ...]) -> None:
             raise UsageError(
                 f"--require {name!r}: no such requirement{hint}", advice=f"Requirements: {', '.join(REQUIREMENTS)}."
             )
-    rows = [("servegate", __version__, "ok"), *_gpu_rows(), _engine_row(engine), _lm_eval_row(), *_room_rows()]
+    served = _engine_row(engine)
+    rows = [("servegate", __version__, "ok"), *_gpu_rows(), served, _lm_eval_row(), *_room_rows()]
     table = Table(box=None, pad_edge=False, show_header=False)
     marks = {"ok": ("✓", "green"), "absent": ("✗", "red"), "note": ("·", "dim")}
     for what, found, mark in rows:
         symbol, style = marks[mark]
         table.add_row(Text(symbol, style=style), Text(what, style="bold"), Text(printable(found), overflow="fold"))
     Console(highlight=False).print(table)
-    lacking = [reason for name in dict.fromkeys(required) if (reason := lacks(name)) is not None]
+    lacking = [reason for name in dict.fromkeys(required or ("engine",)) if (reason := lacks(name, served)) is not None]
     if lacking:
         raise UsageError("; ".join(lacking), advice="The table above says what is here; nothing was started.")
 
 
-def lacks(requirement: str) -> str | None:
+def lacks(requirement: str, engine: Row = ("engine", "not looked for", "absent")) -> str | None:
     """Return why a requirement is not met on this machine, or None when it is; every card has to meet it."""
+    if requirement == "engine":
+        return None if engine[2] == "ok" else f"there is no engine: {engine[1]}"
     gpus, _driver, _cuda, reason = host_gpus()
     if not gpus:
         return f"{requirement} is required and there is no GPU: {reason}"
@@ -98,9 +106,18 @@ def _lm_eval_row() -> Row:
     )
 
 
+def _caches_row() -> Row:
+    from servegate.engines.compile_cache import home, size_bytes
+
+    place = home(os.environ)
+    caches = len(list(place.iterdir())) if place.is_dir() else 0
+    return ("compiled", f"{caches} caches of arms, {size_bytes(place) / 2**30:.2f} GiB in {place}; may be removed", "note")
+
+
 def _room_rows() -> list[Row]:
     disk, memory = shutil.disk_usage(Path.cwd()), psutil.virtual_memory()
     return [
         ("disk", f"{disk.free / 2**30:.0f} GiB free of {disk.total / 2**30:.0f} here", "note"),
+        _caches_row(),
         ("memory", f"{memory.available / 2**30:.0f} GiB free of {memory.total / 2**30:.0f}, {os.cpu_count()} cores", "note"),
     ]

@@ -15,7 +15,8 @@ from servegate.engines.rehearsal import command as program
     "fake-engine",
     help="A `vllm` without a model: rehearse a gate without a GPU. ARGUMENTS are vLLM's own: serve, bench serve, --version.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog=f"Set {VARIABLE} in an arm's environment for a bad ending: {', '.join(FAULTS)}.",
+    epilog=f"Set {VARIABLE} in an arm's environment for a bad ending:\n\n\b\n"
+    + "\n".join(f"{fault:26}{meaning}" for fault, meaning in FAULTS.items()),
 )
 @click.option(
     "--install", "directory", type=click.Path(path_type=Path), metavar="DIR", help="Write an executable DIR/vllm and stop."

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from servegate.config import Overrides, Resolved, load, resolve
+from servegate.config import GateConfig, Overrides, Resolved, load, resolve
+from servegate.engines.options import VLLM_VERSION
+from servegate.errors import ServegateError, UnknownOptionError, UsageError
+from servegate.subprocesses import run
+
+HELP_TIMEOUT_S = 120.0
+"""`vllm serve --help=all` imports half of vLLM first: 10 to 60 s."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,4 +45,28 @@ def resolved(
     rounds: int | None, output: str | None,
 ) -> Resolved:  # fmt: skip
     """Load and resolve a gate from the options of `plan_options`."""
-    return resolve(load(config, Overrides(baseline, candidate, gate, engine, output, rounds)))
+    loaded = load(config, Overrides(baseline, candidate, gate, engine, output, rounds))
+    try:
+        return resolve(loaded)
+    except UnknownOptionError as error:
+        raise _asked(error, loaded.config) from None
+
+
+def _asked(error: UnknownOptionError, config: GateConfig) -> UsageError:
+    """Return the error with what the engines' own `--help` says of the option; they are asked in this case alone."""
+    arms = (config.arms.baseline, config.arms.candidate)
+    for executable in dict.fromkeys(arm.engine.executable or config.engine.executable for arm in arms):
+        path = shutil.which(executable)
+        if path is None:
+            continue
+        try:
+            text = run([path, "serve", "--help=all"], timeout_s=HELP_TIMEOUT_S).stdout
+        except ServegateError:
+            continue
+        if re.search(rf"(?<![\w-])--(?:no-)?{re.escape(error.option)}(?![\w-])", text):
+            return UsageError(
+                f"{error.what}; {executable!r} has it",
+                why=f"The names that servegate knows are those of vLLM {VLLM_VERSION}; this engine is of another version.",
+                advice=f"Add it to the gate config, so that it is passed on: `engine: {{also_known: [{error.option}]}}`.",
+            )
+    return error

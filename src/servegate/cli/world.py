@@ -18,7 +18,7 @@ from servegate.domain.arms import Arm, Role
 from servegate.domain.evidence import EngineFacts, Manifest
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.environment import engine_environment
-from servegate.engines.preflight import check_hub_cache, check_quantization, check_shared_memory, shared_memory_bytes
+from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
 from servegate.engines.served_files import served_files
 from servegate.engines.vllm import VllmEngine, find_executable
 from servegate.errors import RunnerError
@@ -61,7 +61,6 @@ def measuring(found: Resolved, progress: Progress, guard: CardGuard) -> Callable
     """
     for arm in found.plan.arms.values():
         find_executable(arm.executable, os.environ.get("PATH"))
-        check_quantization(arm, found.plan.model_of(arm.name).config)
         check_shared_memory(arm, shared_memory_bytes())
         check_hub_cache(arm, engine_environment(os.environ, arm.environment))
     check_tasks(found, lm_eval_executable(), _run_tool, progress)

@@ -19,8 +19,10 @@ from servegate.config.schema import ArmSettings, EngineSettings, GateConfig
 from servegate.domain.arms import Arm, Fallback, Role, ServingConfig
 from servegate.domain.plan import Fingerprints, ModelSource, Origin, Plan, Setting, Step, sha256_of
 from servegate.domain.records import Json, Settings
+from servegate.engines.compile_cache import VARIABLE, shared
 from servegate.engines.fallbacks import checked
 from servegate.engines.model_files import local_config, read_config
+from servegate.engines.preflight import check_quantization
 from servegate.engines.serving_config import argv, differing_options, notes, read_serving_config
 from servegate.engines.sleeping import ensure_can_sleep
 from servegate.engines.trust import Grant, check_head, check_head_environment
@@ -58,6 +60,8 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
     if origin is not None:
         _hold_to_the_list(loaded, baseline, candidate, origin)
     models = {name: _model(loaded, arm) for name, arm in arms.items()}
+    for name, arm in arms.items():
+        check_quantization(arm, models[name].config)
     knobs = differing_options(baseline, candidate)
     loaded, decided = chosen(loaded, Change(knobs, arms, models))
     hashes: dict[str, str] = {}
@@ -121,6 +125,12 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         for name in arm.environment
         if (better := meant(name)) is not None
     ]
+    cache = shared([{**os.environ, **arm.environment} for arm in arms.values()])
+    if cache is not None and knobs:
+        warnings.append(
+            f"both arms are given one {VARIABLE}, {cache}: compiled graphs of one have ended or spoiled the other; without the "
+            "variable each arm has a cache of its own"
+        )
     if not knobs:
         warnings.append("the arms are equal: there is no change to judge, so this run shows noise only")
     return Resolved(
@@ -147,7 +157,7 @@ def _arm(loaded: Loaded, role: Role, session: int, origin: Origin | None) -> Arm
     settings: ArmSettings = getattr(config.arms, role.value)
     path = loaded.directory / settings.config
     shown = os.path.normpath(path) if origin is None else getattr(origin, f"{role.value}_path")
-    serving: ServingConfig = read_serving_config(read_text(path), shown)
+    serving: ServingConfig = read_serving_config(read_text(path), shown, config.engine.also_known)
     executable = settings.engine.executable or config.engine.executable
     environment = {**config.engine.environment, **settings.environment}
     if origin is not None:

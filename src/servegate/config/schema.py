@@ -45,6 +45,8 @@ class EngineSettings(Settings):
     """The model's `config.json`, for predictions when the model itself is not on this machine."""
     environment: dict[str, str] = {}
     """Variables that both arms are served with."""
+    also_known: tuple[str, ...] = ()
+    """Serving options that this engine has and the list that ships with servegate has not, such as a newer vLLM's."""
     wait_minutes: float = Field(default=10, ge=0)
     """Longest wait for a card that another gate holds or another process uses; then the run is refused (exit 5)."""
     fallbacks: tuple[FallbackSettings, ...] = ()

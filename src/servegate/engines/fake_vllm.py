@@ -17,6 +17,7 @@ FAKE_VLLM_FAULT    die-at-PHASE and hang-at-PHASE (spawn, load, compile, warm_up
                    The same word under `--additional-config={"fault": ...}` works too.
 FAKE_VLLM_ANSWERS  a JSON file {"part of a prompt": "answer"}; the first part that the prompt holds decides
 FAKE_VLLM_PIDS     a file to which `ignore-sigterm-and-fork` appends its pids
+FAKE_VLLM_HELP     what `serve --help=all` lists
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
 FAKE_VLLM_TOKEN_MS milliseconds from each token to the next
 FAKE_VLLM_DELAY_MS milliseconds before a completion's first token; `5-8`: each start draws its own between these
@@ -60,6 +61,9 @@ WORDS = ("the", "a", "of", "to", "and", "in", "is", "it", "for", "on", "with", "
 def main(arguments: list[str]) -> int:
     if arguments[:1] in (["--version"], ["-v"]):
         print(VERSION)
+        return 0
+    if arguments[:2] == ["serve", "--help=all"]:
+        print("usage: vllm serve [model_tag] [options]\n\noptions:\n" + os.environ.get("FAKE_VLLM_HELP", ""))
         return 0
     if arguments[:1] == ["serve"]:
         positional, options = parsed(arguments[1:])

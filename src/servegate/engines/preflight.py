@@ -41,6 +41,9 @@ _KERNELS_OF = {
     "awq": {"awq", "awq-marlin", "auto-awq", "moe-wna16", "humming", "inc"},
     "compressed-tensors": {"compressed-tensors", "humming"},
     "fp8": {"fp8", "deepseek-v4-fp8", "humming", "modelopt"},
+    "mxfp4": {"mxfp4", "gpt-oss-mxfp4", "humming"},
+    "torchao": {"torchao", "humming"},
+    "quark": {"quark", "humming"},
 }
 """A checkpoint's method -> words of `quantization` that vLLM reads as that method (its `override_quantization_method`s);
 methods that are not listed are left to the engine."""

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from servegate.domain.arms import Arm, ServingConfig
 from servegate.domain.plan import Knob, sha256_of_text
 from servegate.engines.options import VLLM_VERSION, Option, known_options, suggestion
-from servegate.errors import UsageError
+from servegate.errors import UnknownOptionError, UsageError
 from servegate.text import strict_yaml
 from servegate.text.secret_names import is_secret
 from servegate.text.strict_yaml import Document
@@ -156,8 +156,11 @@ def _canonical(key: str, place: _Place, also_known: Collection[str]) -> tuple[st
         return name, Option(name, "optional", "none", "set")
     if "." in key:
         place.refuse("is a dotted key", "Write it as a nested mapping: `compilation-config:` with `mode: 3` below it.")
-    advice = "Write the full name, as `vllm serve --help=all` lists it, without dashes before it."
-    return place.refuse(f"is no option of vLLM {VLLM_VERSION}{suggestion(name)}", advice)
+    raise UnknownOptionError(
+        f"{place.at}: option {_short(key)} is no option of vLLM {VLLM_VERSION}{suggestion(name)}",
+        name,
+        advice="Write the full name, as `vllm serve --help=all` lists it, without dashes before it.",
+    )
 
 
 def _check(option: Option, value: Any, place: _Place) -> None:

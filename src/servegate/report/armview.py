@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, ServedFiles
+from servegate.domain.evidence import EngineFacts, EngineStatus, FallbackUsed, Manifest, ServedFiles
 from servegate.domain.records import Json
 from servegate.report.numbers import number, plain, seconds
 from servegate.report.visible import cut
@@ -98,9 +98,14 @@ def _bounded(group: ArmGroup, longest: int) -> ArmGroup:
     return ArmGroup(group.title, (*rows, *rest), group.folded)
 
 
+_SELDOM = frozenset({"fallback", "added by servegate", "cards of this run"})
+"""Rows that most runs, and every old one, have nothing for: an arm that is not there is no reason to show them."""
+
+
 def _row(name: str, values: list[Value]) -> ArmRow | None:
     """Return a row; None when no arm has the value or a reason for its absence."""
-    if all(text is None and reason is None for text, reason in values):
+    absent = {None, _NO_ENGINE, _NO_MANIFEST} if name in _SELDOM else {None}
+    if all(text is None and reason in absent for text, reason in values):
         return None
     cells = tuple(
         ArmCell(text, False) if text is not None else ArmCell(f"not known: {reason}" if reason else "not known", True)
@@ -190,6 +195,8 @@ _ENGINE: dict[str, Callable[[EngineFacts], Value]] = {
     "longest context": lambda e: _optional(e.max_model_len, e.max_model_len_reason, " tokens"),
     "sampling defaults": lambda e: _json(e.sampling_defaults, e.sampling_defaults_reason),
     "warnings": _warnings,
+    "fallback": lambda e: (None if e.fallback is None else _fallback(e.fallback), None),
+    "added by servegate": lambda e: ("\n".join(f"{k}={v}" for k, v in e.added_environment.items()) or None, None),
 }
 
 _SERVED: dict[str, Callable[[Manifest], Value]] = {
@@ -213,6 +220,7 @@ _PLACE: dict[str, Callable[[Manifest], Value]] = {
     "memory": lambda m: (f"{number(m.memory_gib, 1)} GiB", None),
     "servegate": lambda m: (m.servegate, None),
     "lm-eval": lambda m: (m.lm_eval, m.lm_eval_reason),
+    "cards of this run": lambda m: (m.card_guard, m.card_guard_reason),
 }
 
 
@@ -227,6 +235,12 @@ def _served(manifest: Manifest, read: Callable[[ServedFiles], str | None], part:
 def _short(*hashes: str | None) -> str | None:
     """Return the beginnings of hashes: enough to see that two differ."""
     return " ".join(each[:12] for each in hashes if each) or None
+
+
+def _fallback(used: FallbackUsed) -> str:
+    changed = [f"{name}={value}" for name, value in used.environment.items()]
+    changed += [f"{name}: {value}" for name, value in used.options.items()]
+    return f"{used.name} ({', '.join(changed)}), since it did not start as its serving config says: {used.instead_of.exception}"
 
 
 def _gpus(manifest: Manifest) -> str:

@@ -20,7 +20,7 @@ from servegate.domain.judgement import Verdict
 from servegate.domain.plan import Plan
 from servegate.domain.records import Json
 from servegate.report.page import Medium, Source, Stage
-from servegate.report.reproduce import script
+from servegate.report.reproduce import as_served, script
 from servegate.report.shown import Limits
 from servegate.report.tables import csv_bytes, finding_table, outcome_table
 from servegate.report.templating import html_document, markdown_document
@@ -85,15 +85,16 @@ def render(
     Raises:
         ValueError: a table row holds more cells than its table has columns.
     """
-    source = Source(plan, dict(engines), dict(manifests), verdict, sections, run_status, stages or ())
+    served = as_served(plan, engines)
+    source = Source(served, dict(engines), dict(manifests), verdict, sections, run_status, stages or ())
     shown, tables = page(source, PAGE)
     products = {
         "report.html": html_document(shown).encode(),
         "report.md": markdown_document("report.md.j2", page(source, DOCUMENT)[0]).encode(),
         "summary.md": summary(source),
         "comment.md": comment(source),
-        "environment.json": environment(source),
-        "reproduce.sh": script(plan),
+        "environment.json": environment(source, plan.fingerprint()),
+        "reproduce.sh": script(served),
         "tables/checks.csv": csv_bytes(outcome_table(source)),
         "tables/findings.csv": csv_bytes(finding_table(source)),
     }
@@ -124,7 +125,7 @@ def summary(source: Source) -> bytes:
     return _fitting("report.md.j2", source, SUMMARIES, SUMMARY_MOST, SUMMARY_MOST) or comment(source)
 
 
-def environment(source: Source) -> bytes:
+def environment(source: Source, plan_sha256: str) -> bytes:
     """Return environment.json: each arm's manifest and start-up facts, and the names of what differs between arms."""
     arms: dict[str, Json] = {}
     for name in source.plan.arms:
@@ -138,7 +139,7 @@ def environment(source: Source) -> bytes:
     flat = [dict(_leaves("", arm["manifest"] or {})) for arm in arms.values()]
     names = sorted({name for values in flat for name in values})
     differs = [name for name in names if len({json.dumps(values.get(name), sort_keys=True) for values in flat}) > 1]
-    document = {"gate": source.plan.gate, "plan": source.plan.fingerprint(), "arms": arms, "manifest_differs": differs}
+    document = {"gate": source.plan.gate, "plan": plan_sha256, "arms": arms, "manifest_differs": differs}
     return (json.dumps(document, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1) + "\n").encode("ascii")
 
 

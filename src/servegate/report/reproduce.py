@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from itertools import groupby
 
 from servegate.domain.arms import Arm
+from servegate.domain.evidence import EngineFacts
 from servegate.domain.plan import Plan, Setting
 from servegate.report.numbers import plain as shown
 from servegate.report.visible import cut, visible
@@ -37,6 +39,20 @@ def _printf(invisible: str) -> str:
         for character in invisible
     )
     return "\"$(printf '" + "".join(f"\\{byte:03o}" for byte in encoded) + "')\""
+
+
+def as_served(plan: Plan, engines: Mapping[str, EngineFacts | None]) -> Plan:
+    """Return the plan with the commands of arms that were served with a fallback, so that what is shown can be pasted."""
+    served = dict(plan.arms)
+    for name, arm in plan.arms.items():
+        facts = engines.get(name)
+        if facts is None or facts.fallback is None:
+            continue
+        ours = ("--host=", "--port=", "--served-model-name=")
+        words = [word for word in facts.argv[1:] if not word.startswith(ours)]
+        environment = {**arm.environment, **facts.fallback.environment}
+        served[name] = arm.model_copy(update={"argv": (arm.argv[0], *words), "environment": environment})
+    return plan.model_copy(update={"arms": served})
 
 
 def serve_words(arm: Arm, longest: int) -> tuple[str, ...]:

@@ -167,6 +167,20 @@ def test_a_checkpoint_that_is_quantized_asks_without_an_option() -> None:
     assert "static-activation-scales" not in judged(log(), log(), known=({}, own))
 
 
+def test_the_recipe_of_static_scales_is_shown_or_unknown() -> None:
+    own = {"checkpoint_quantization": {"quant_method": "fp8", "activation_scheme": "static"}}
+    for recipe, said in (
+        ("default_stage:\n  dataset: ultrachat\n", "dataset: ultrachat"),
+        (None, "unknown: it holds no recipe"),
+    ):
+        known = {**own, "checkpoint_recipe": recipe, "checkpoint_recipe_reason": None if recipe else "it holds no recipe.yaml"}
+        comparison, found, evidence = gate(log(), log(), options=({}, {"model": "m-fp8"}), known=({}, known))
+        told = next(item.message for item in found if item.code == "engagement/static-activation-scales")
+        assert said in told
+        shown = str(CHECK.present(comparison, evidence, EngagementSettings(), found).blocks)
+        assert ("dataset: ultrachat" if recipe else "unknown: it holds no recipe.yaml") in shown
+
+
 def test_weights_only_arithmetic_is_named_and_is_no_pass() -> None:
     candidate = log(MARLIN, quantization="fp8")
     comparison, found, _evidence = gate(log(), candidate, options=({}, {"quantization": "fp8"}))

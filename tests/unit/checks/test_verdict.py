@@ -8,7 +8,17 @@ import pytest
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Check, Evidence, finding
 from servegate.checks.verdict import Judged, decide, judged, missing_section
-from servegate.domain.evidence import Diagnosis, EngineStatus, Gpu, Manifest, Measurement, NotMeasured, Quantization, Reason
+from servegate.domain.evidence import (
+    Diagnosis,
+    EngineStatus,
+    FallbackUsed,
+    Gpu,
+    Manifest,
+    Measurement,
+    NotMeasured,
+    Quantization,
+    Reason,
+)
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
 from servegate.domain.plan import Knob, Plan
 from servegate.domain.records import Settings
@@ -215,3 +225,62 @@ def test_the_scope_names_card_driver_engine_and_kernels() -> None:
     both = manifest(gpus=(gpu(),), driver="580.1")
     scope = verdict(result(), manifests=(both, both), version="0.33.0").scope
     assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "vLLM 0.32.0 -> 0.33.0")
+
+
+FAILED = Diagnosis(code="no_kernel", exception="RuntimeError: no kernel", line=3)
+WAY = FallbackUsed(name="other", environment={"VLLM_USE_DEEP_GEMM": "0"}, instead_of=FAILED, failed_log="server.failed-1.log")
+
+
+def with_fallbacks(baseline: FallbackUsed | None, candidate: FallbackUsed | None) -> Verdict:
+    nothing = NotMeasured(reason=Reason(code="no-check", message=""))
+    sides = {"baseline": baseline, "candidate": candidate}
+    arms: dict[str, ArmEvidence[Measurement]] = {
+        name: ArmEvidence(engine_facts(name, fallback=used), manifest(), nothing) for name, used in sides.items()
+    }
+    item = result()
+    return decide(plan(), arms, {item.check.name: item})
+
+
+def test_a_fallback_of_one_arm_is_review_and_named_in_the_scope() -> None:
+    judged_ = with_fallbacks(None, WAY)
+    assert judged_.outcome is Outcome.REVIEW
+    assert "does not start as its serving config says (RuntimeError: no kernel)" in judged_.headline
+    assert "VLLM_USE_DEEP_GEMM=0" in judged_.headline
+    assert judged_.scope.engine == "vLLM 0.32.0; candidate with fallback other (VLLM_USE_DEEP_GEMM=0)"
+
+
+def test_the_same_fallback_of_both_arms_is_told_and_in_the_scope() -> None:
+    judged_ = with_fallbacks(WAY, WAY)
+    assert judged_.outcome is Outcome.PASS
+    assert {item.code for item in judged_.findings} >= {"arms/baseline-fallback", "arms/candidate-fallback"}
+    assert "baseline with fallback other" in judged_.scope.engine
+    assert with_fallbacks(None, None).scope.engine == "vLLM 0.32.0"
+    other = WAY.model_copy(update={"environment": {"VLLM_USE_DEEP_GEMM": "1"}})
+    assert with_fallbacks(WAY, other).outcome is Outcome.REVIEW
+
+
+def test_a_fault_of_the_runner_is_never_the_candidates() -> None:
+    fault = Diagnosis(code="runner_fault", exception="the GPU of this runner failed: Xid 79", line=None, blame="runner")
+    broken = verdict(result(), status=EngineStatus.FAILED, diagnosis=fault)
+    assert broken.outcome is Outcome.ERROR
+    assert "a fault of the runner, not of the candidate" in broken.headline
+    assert [item.code for item in broken.findings if item.check == "arms"] == ["arms/runner-fault"]
+
+
+@pytest.mark.parametrize(
+    ("resolved", "own", "suggested"),
+    [
+        ("fp8_per_tensor", None, True),
+        ("fp8_per_channel", None, False),
+        (None, {"config_groups": {"g": {"weights": {"strategy": "tensor"}}}}, True),
+        (None, {"config_groups": {"g": {"weights": {"strategy": "channel"}}}}, False),
+        (None, {"config_groups": {"g": None}}, False),
+    ],
+)
+def test_a_failure_with_one_scale_a_tensor_suggests_a_finer_one(resolved: str | None, own: Any, suggested: bool) -> None:
+    facts = {"quantization": Quantization(resolved=resolved), "checkpoint_quantization": own}
+    failed = verdict(result(found(Severity.FAIL)), **facts)
+    assert ("arms/try-per-channel" in {item.code for item in failed.findings}) is suggested
+    assert failed.outcome is Outcome.FAIL
+    passed = verdict(result(), **facts)
+    assert "arms/try-per-channel" not in {item.code for item in passed.findings}

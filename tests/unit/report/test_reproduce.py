@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from servegate.domain.evidence import Diagnosis, FallbackUsed
 from servegate.domain.plan import Setting
-from servegate.report.reproduce import quoted, script
+from servegate.report.reproduce import as_served, quoted, script, serve_words
+from tests.unit import samples
 from tests.unit.report.report_samples import NASTY, hostile, plan
 
 WORDS = tuple(text for text in NASTY if "\x00" not in text)
@@ -92,3 +94,19 @@ def test_unknown_words_get_the_usage(tools: Path) -> None:
     done = subprocess.run(["sh", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "usage: sh reproduce.sh gate|baseline|candidate\n"
+
+
+def test_an_arm_that_was_served_with_a_fallback_is_repeated_with_it() -> None:
+    made = samples.plan()
+    used = FallbackUsed(
+        name="other", environment={"VLLM_USE_DEEP_GEMM": "0"}, options={"max-num-seqs": 4}, failed_log="server.failed-1.log",
+        instead_of=Diagnosis(code="x", exception="RuntimeError: x", line=1),
+    )  # fmt: skip
+    argv = ("/opt/bin/vllm", "serve", "m", "--max-num-seqs=4", "--host=127.0.0.1", "--port=9", "--served-model-name=n")
+    served = as_served(
+        made, {"baseline": samples.engine_facts(), "candidate": samples.engine_facts("candidate", argv=argv, fallback=used)}
+    )
+    assert served.arms["baseline"] == made.arms["baseline"]
+    assert serve_words(served.arms["candidate"], 200) == (
+        "env", "VLLM_USE_DEEP_GEMM=0", "vllm", "serve", "m", "--max-num-seqs=4", "--host=127.0.0.1", "--port=8000",
+    )  # fmt: skip
