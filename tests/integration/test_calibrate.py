@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from servegate.cli import main
 from tests.integration.test_command_line import candidate, gate_in, here, nothing_left, servegate
 
 __all__ = ["here"]  # the fixture
@@ -62,10 +63,13 @@ def test_a_report_shows_the_record_and_ignores_it_under_another_engine(calibrate
     assert "own false-alarm record" not in comment.read_text()
 
 
-def test_what_is_no_independent_a_a_run_is_refused(calibrated: Path) -> None:
+def test_what_is_no_independent_a_a_run_is_refused(
+    calibrated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert servegate(calibrated, "measure", "--arm", "baseline", "--output", "changed").returncode == 0
     first = "servegate-runs/demo-calibration/001"
     shutil.copytree(calibrated / first, calibrated / "copy")
+    monkeypatch.chdir(calibrated)
     for arguments, said in (
         ((first, "copy"), "one run was given twice"),
         (("changed/demo",), "no A/A run: its arms differ in max-num-seqs"),
@@ -74,8 +78,10 @@ def test_what_is_no_independent_a_a_run_is_refused(calibrated: Path) -> None:
         (("nowhere",), "not a run directory"),
         ((first, "--starts", "2"), "go with a gate config"),
     ):
-        done = servegate(calibrated, "calibrate", *arguments)
-        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+        with pytest.raises(SystemExit) as ended:
+            main(["calibrate", *arguments])
+        stated = " ".join(capsys.readouterr().err.split())
+        assert (ended.value.code, said in stated) == (2, True), stated
 
 
 def test_a_false_alarm_is_counted_and_a_record_is_added_to(calibrated: Path) -> None:
