@@ -35,6 +35,11 @@ policy: quick
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
+    return gate_in(tmp_path)
+
+
+def gate_in(tmp_path: Path) -> Path:
+    """Make a gate of the fake engine with 24 contracts that both arms keep."""
     engine = install(tmp_path / "bin")
     (tmp_path / "old.yaml").write_text("model: org/m\n")
     (tmp_path / "new.yaml").write_text("model: org/m\nmax-num-seqs: 8\n")

@@ -71,6 +71,8 @@ class Split(Record):
     """One start against itself: its even rounds as the baseline, its odd rounds as the candidate."""
 
     arm: str
+    checks: tuple[str, ...] = ()
+    """Checks that could be split: throughput's windows load other prompts each, so they never pair with each other."""
     alarms: tuple[str, ...] = ()
     void: str | None = None
 

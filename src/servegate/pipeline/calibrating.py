@@ -186,7 +186,8 @@ def _conditional(rows: Sequence[AaRun]) -> Rate:
         alarms=sum(bool(split.alarms) for split in sound),
         runs=len(sound),
         upper=None,
-        reason="splits of one start are not independent, and restarts do not show in them",
+        reason="splits of one start are not independent, and restarts do not show in them"
+        + (f"; of {', '.join(names)} alone" if (names := sorted({name for split in sound for name in split.checks})) else ""),
         by_check=dict(sorted(by_check.items())),
         void=len(splits) - len(sound),
     )
@@ -200,16 +201,17 @@ def _split(
 ) -> Split:
     """Judge one start's even rounds against its odd ones, every check that has both."""
     alarms: list[str] = []
-    judged = 0
+    compared: list[str] = []
     for name, check in checks_of(plan).items():
         halves = _halves(evidence_of(run, plan, check, arms), role)
         if halves is None:
             continue
         comparison = check.compare(halves, settings[name])
-        if not isinstance(comparison, NotMeasured):
-            judged += 1
+        if not isinstance(comparison, NotMeasured) and comparison.n:
+            compared.append(name)
             alarms += _codes(check.judge(comparison, settings[name]), Severity.FAIL)
-    return Split(arm=role.value, alarms=tuple(alarms), void=None if judged else "no check was measured in two rounds")
+    why = None if compared else "no check was measured in two rounds that pair"
+    return Split(arm=role.value, checks=tuple(compared), alarms=tuple(alarms), void=why)
 
 
 def _halves(evidence: Evidence[Any], role: Role) -> Evidence[Any] | None:

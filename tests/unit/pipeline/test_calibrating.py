@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
+from servegate.checks import discovered
 from servegate.checks.accuracy.settings import AccuracySettings
+from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.calibration import AaRun, Calibration, Split, ValidFor, remark, valid_for
 from servegate.domain.evidence import Gpu
+from servegate.domain.judgement import Comparison, Severity
 from servegate.domain.plan import Plan
 from servegate.errors import MeasurementError, UsageError
 from servegate.pipeline.calibrating import calibration, half
 from servegate.pipeline.effects import effects
 from servegate.stats.intervals import normal_quantile
 from servegate.stats.spread import StartSpread
+from tests.unit.checks.examples import EXAMPLES
 from tests.unit.checks.logprobs_samples import many
 from tests.unit.samples import arm, engine_facts, manifest, plan
 
@@ -184,3 +188,21 @@ def test_the_share_of_contracts_that_shows() -> None:
     one = found({"prompts": None}, row(0, spreads={"contracts_kept": 20.0}), row(1, spreads={"contracts_kept": 24.0}))
     assert one["contract breaks"].value == pytest.approx(1 - 0.2 ** (1 / 20))
     assert found({"prompts": None}, row(0))["contract breaks"].value is None
+
+
+@pytest.mark.parametrize("name", sorted(name for name, check in discovered().items() if check.measurement is not None))
+def test_every_check_compares_the_halves_of_one_start(name: str) -> None:
+    """A check whose rounds can not be halved would silently be left out of the splits."""
+    check, example = discovered()[name], EXAMPLES[name]()
+    assert example.measurement is not None
+    sides = [half(example.measurement, rest) for rest in (0, 1)]
+    assert all(side is not None for side in sides)
+    baseline, other = (ArmEvidence(example.facts("baseline"), manifest(), side) for side in sides)
+    comparison = check.compare(Evidence(baseline, other, example.inputs, example.plan), example.settings)
+    assert isinstance(comparison, Comparison)
+    if name == "throughput":  # each window loads other prompts, so none pairs with another: not split, and said so
+        assert (comparison.n, comparison.unpaired.hash_differs) == (0, 4)
+        return
+    assert comparison.n > 0
+    assert comparison.unpaired.total == 0
+    assert [item.severity for item in check.judge(comparison, example.settings) if item.severity is Severity.FAIL] == []
