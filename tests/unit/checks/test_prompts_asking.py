@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from servegate.checks.contract import Evidence
+from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.prompts import CHECK
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
@@ -143,6 +144,16 @@ def test_a_reasoning_parser_of_the_baseline_or_tools_decide_the_route_of_both_ar
         assert (by_id["p1"].chat is None) == (others == "completions")
 
 
+def test_a_reasoning_parser_of_the_candidate_alone_was_not_measured() -> None:
+    made = evidence({"t": ["x", "x"]}, {"t": ["x", "x"]})
+    parser = engine_with("vllm", "serve", "--reasoning-parser=qwen3")
+    for facts, told in ((parser, True), (engine_with("vllm"), False)):
+        candidate = replace(made.candidate, engine=facts)
+        found = judged(Evidence(baseline=made.baseline, candidate=candidate, inputs=made.inputs))
+        assert ("prompts/parser-not-measured" in found) is told
+    assert found.keys() == judged(made).keys()
+
+
 def test_on_the_chat_route_the_hash_is_of_what_the_engine_says_it_was_given() -> None:
     """Equal in both arms or the pair is counted as asked differently; never as equal or changed."""
     made = prepared(Engine())
@@ -155,8 +166,8 @@ def test_on_the_chat_route_the_hash_is_of_what_the_engine_says_it_was_given() ->
     same, other = arm((1, 2)), arm((1, 1, 2))
     assert {one.token_ids_sha256 for one in same.answers} == {sha256_of_token_ids((1, 2))}
     pairs = Evidence(
-        baseline=evidence({}, {}).baseline.__class__(engine=None, manifest=None, measurement=same),
-        candidate=evidence({}, {}).baseline.__class__(engine=None, manifest=None, measurement=other),
+        baseline=ArmEvidence(engine=None, manifest=None, measurement=same),
+        candidate=ArmEvidence(engine=None, manifest=None, measurement=other),
         inputs=made,
     )
     comparison = compared(pairs)

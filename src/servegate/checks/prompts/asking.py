@@ -11,22 +11,31 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from servegate.checks.contract import Evidence, measured
 from servegate.checks.prompts.findings import CHECK, MOST_EVIDENCE, NAMED, found
 from servegate.checks.prompts.records import Answer, Prompt, PromptsMeasurement
 from servegate.checks.prompts.settings import Limits
+from servegate.domain.evidence import EngineFacts
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
 from servegate.domain.records import Json
 
 TOGGLE = re.compile(r"/(?:no_)?think(?!\w)")
 """Obeyed, and deleted, by templates and models of the Qwen3 kind, some of them also inside a path such as `/think/a.txt`."""
 MOST_IDS = 100
+REASONING_PARSER = "--reasoning-parser"
 
 Key = tuple[str, int]
 
 
-def compared(baseline: PromptsMeasurement, candidate: PromptsMeasurement, prompts: Mapping[str, Prompt]) -> dict[str, Json]:
+def has_reasoning_parser(engine: EngineFacts | None) -> bool:
+    """Whether an engine was started with a reasoning parser, which works on the chat route alone."""
+    words = engine.argv if engine is not None else ()
+    return any(word == REASONING_PARSER or word.startswith(f"{REASONING_PARSER}=") for word in words)
+
+
+def compared(evidence: Evidence[PromptsMeasurement], prompts: Mapping[str, Prompt]) -> dict[str, Json]:
     """Return `asking`: what of the asking differs between the arms; ids are of prompts, in order, at most 100."""
-    sides = [{(one.prompt_id, one.round): one for one in arm.answers} for arm in (baseline, candidate)]
+    sides = [{(one.prompt_id, one.round): one for one in arm.answers} for arm in measured(evidence)]
     left, right = sides
     both = sorted(left.keys() & right.keys())
     rendered = [key for key in both if _rendered(left[key]) or _rendered(right[key])]
@@ -35,6 +44,9 @@ def compared(baseline: PromptsMeasurement, candidate: PromptsMeasurement, prompt
     counted = [key for key in both if left[key].cached_tokens is not None and right[key].cached_tokens is not None]
     cached = [key for key in counted if left[key].cached_tokens != right[key].cached_tokens]
     return {
+        "parser_past": [one.id for one in prompts.values() if one.route == "completions"][:MOST_IDS]
+        if has_reasoning_parser(evidence.candidate.engine)
+        else [],
         "rendered": len(rendered),
         "other_template": _ids(other),
         "template_unknown": _ids(unknown),
@@ -67,6 +79,17 @@ def template_differs(comparison: Comparison, _limits: Limits) -> Finding | None:
         message = f"what each arm's own chat template makes of {len(unknown)} prompts is not known: {why}"
         return found("template-unknown", Severity.REVIEW, message, _refs(unknown))
     return None
+
+
+def parser_past(comparison: Comparison, _limits: Limits) -> Finding | None:
+    """Ids go past a reasoning parser; when only the candidate has one, what it makes of the answers was not measured."""
+    ids = (comparison.candidate.get("asking") or {}).get("parser_past") or []
+    if not ids:
+        return None
+    message = (
+        "only the candidate has a reasoning parser, and both arms were asked past it: what it makes of answers is not known"
+    )
+    return found("parser-not-measured", Severity.REVIEW, message, _refs(ids))
 
 
 def reasoning_moved(comparison: Comparison, _limits: Limits) -> Finding | None:

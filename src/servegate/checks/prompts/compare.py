@@ -76,7 +76,7 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
             "full_rounds": [number for number in rounds if number in full],
             **drawn,
             **batching.compared(*measured(evidence), prompts),
-            "asking": asking.compared(*measured(evidence), prompts),
+            "asking": asking.compared(evidence, prompts),
             "missing": len(paired.missing),
             "unpaired_ids": [list(key) for key in (*paired.unpaired_ids, *paired.missing)][:100],
         },
