@@ -98,6 +98,17 @@ def test_c4_unequal_cached_tokens_are_told_with_both_sums() -> None:
         assert "prompts/cached-tokens-differ" not in judged(evidence({"t": left}, {"t": right}))
 
 
+def test_c2_another_token_that_ends_answers_is_told() -> None:
+    def arm(*last: int) -> list[Said | str | None]:
+        return [Said("x", tokens=[(7, -1.0, {}), (one, -1.0, {})], overrides={"finish_reason": "stop"}) for one in last]
+
+    found = judged(evidence({"t": arm(2, 2)}, {"t": arm(2, 0)}))["prompts/stop-ids-differ"]
+    assert found.severity is Severity.INFO
+    assert "token 2 in the baseline and token 0, 2 in the candidate" in found.message
+    assert "prompts/stop-ids-differ" not in judged(evidence({"t": arm(2, 0)}, {"t": arm(0, 2)}))
+    assert "prompts/stop-ids-differ" not in judged(evidence({"t": arm(2, 2)}, {"t": ["x", "x"]}))
+
+
 def test_e3_reasoning_in_another_field_is_told() -> None:
     def arm(field: str | None) -> list[Said | str | None]:
         return [Said("x", overrides={"reasoning": "hm", "reasoning_field": field})] * 2

@@ -59,6 +59,7 @@ def compared(evidence: Evidence[PromptsMeasurement], prompts: Mapping[str, Promp
             "candidate": sum(right[key].cached_tokens or 0 for key in counted),
             "ids": _ids(cached),
         },
+        "ended_by": {name: _ends(arm) for name, arm in zip(("baseline", "candidate"), measured(evidence), strict=True)},
         "reasoning": {
             name: dict(sorted(Counter(one.reasoning_field for one in side.values() if one.reasoning_field).items()))
             for name, side in zip(("baseline", "candidate"), sides, strict=True)
@@ -121,6 +122,28 @@ def cached_tokens(comparison: Comparison, _limits: Limits) -> Finding | None:
     answers = f"{cached['differing']} answer{'' if cached['differing'] == 1 else 's'}"
     message = f"{answers} began from unequal cached prefixes ({sums}), which may part them: {_named(ids)}"
     return found("cached-tokens-differ", Severity.INFO, message, _refs(ids))
+
+
+def stop_ids(comparison: Comparison, _limits: Limits) -> Finding | None:
+    """No endpoint states its stop ids, but each answer that stopped ends with the one that stopped it."""
+    ended = (comparison.candidate.get("asking") or {}).get("ended_by") or {}
+    before, after = (set(ended.get(arm) or ()) for arm in ("baseline", "candidate"))
+    if not before or not after or before == after:
+        return None
+    shown = " and ".join(
+        f"token {', '.join(sorted(ids, key=int))} in the {arm}" for arm, ids in (("baseline", before), ("candidate", after))
+    )
+    return found("stop-ids-differ", Severity.INFO, f"answers are ended by {shown}: the arms may stop by different lists")
+
+
+def _ends(arm: PromptsMeasurement) -> dict[str, int]:
+    """Return how many answers each last token ended."""
+    ids = arm.columns.get("token_id")
+    stopped = (
+        [one for one in arm.answers if one.finish_reason in ("stop", "tool_calls") and one.rows] if ids is not None else []
+    )
+    last = Counter(int(ids[one.first_row + one.rows - 1]) for one in stopped) if ids is not None else Counter()
+    return {str(token): count for token, count in sorted(last.items())}
 
 
 def _rendered(answer: Answer) -> bool:

@@ -280,5 +280,5 @@ RULES: tuple[Rule, ...] = (
     _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, _contract_broken,
     _contract_unstable, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _length_ratio, _unread, _accepted,
     sampled.lost_evidence, sampled.worse,
-    asking.template_differs, asking.parser_past, asking.reasoning_moved, asking.toggles, asking.cached_tokens,
+    asking.template_differs, asking.parser_past, asking.reasoning_moved, asking.toggles, asking.cached_tokens, asking.stop_ids,
 )  # fmt: skip
