@@ -54,7 +54,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpCompletions]
     directory = tmp_path_factory.mktemp("asking")
     (directory / "template.jinja").write_text(TEMPLATE)
     text = (
-        f"model: {MODEL.resolve()}\ndtype: bfloat16\nmax-model-len: 2048\nenforce-eager: true\n"
+        f"model: {MODEL.resolve()}\ndtype: bfloat16\nmax-model-len: 2048\nenforce-eager: true\ngpu-memory-utilization: 0.5\n"
         f"chat-template: {directory}/template.jinja\nenable-prompt-tokens-details: true\n"
         "enable-auto-tool-choice: true\ntool-call-parser: hermes\n"
     )
