@@ -32,6 +32,8 @@ PROMPTS = """\
 
 JSON Lines, one prompt a line: `id` (unique), `category`, `prompt` (text) or `messages` (OpenAI chat messages), and
 optionally `max_tokens` and `expect`, which makes the answer's format a contract. Kinds of `expect`: {kinds}.
+Prompts may also hold `tools` and `tool_choice` as OpenAI's interface has them, and `chat_template_kwargs`. Those with `tools`,
+and all prompts when the baseline has a reasoning parser, are asked over the chat route.
 
 ## A local accuracy task
 

@@ -158,6 +158,44 @@ def test_a_reply_over_the_cap_is_not_read_to_its_end() -> None:
     assert sent < 100 << 20
 
 
+def test_pieces_of_an_answer_are_dated_as_they_come() -> None:
+    pieces = [b"data: na\xc3", b"\xafve\n\n", b": keep-alive\n\n"]
+
+    def handler(connection: socket.socket, _: int) -> None:
+        read_request(connection)
+        head = "HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode())
+        for piece in pieces:
+            connection.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            time.sleep(0.05)
+        connection.sendall(b"0\r\n\r\n")
+
+    with serving(handler) as url, HttpClient(url, total_s=5) as client:
+        reply = client.post("/", {})
+    assert reply.body == b"".join(pieces)
+    assert reply.media_type == "text/event-stream"
+    assert reply.arrivals[-1][0] == len(reply.body)
+    assert [end for end, _ in reply.arrivals] == sorted({end for end, _ in reply.arrivals})
+    assert [at for _, at in reply.arrivals] == sorted(at for _, at in reply.arrivals)
+    assert reply.arrivals[-1][1] - reply.arrivals[0][1] > 0.05
+    with serving(says(b"{}")) as url, HttpClient(url, total_s=5) as client:
+        assert client.get("/").media_type == "", "none was named"
+
+
+def test_a_stream_that_stops_coming_meets_the_deadline() -> None:
+    def handler(connection: socket.socket, _: int) -> None:
+        read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        time.sleep(5)
+
+    with (
+        serving(handler) as url,
+        HttpClient(url, total_s=0.3) as client,
+        pytest.raises(DeadlineError, match="no complete answer"),
+    ):
+        client.post("/", {})
+
+
 def test_a_silent_server_meets_the_deadline() -> None:
     def handler(connection: socket.socket, _: int) -> None:
         while read_request(connection):

@@ -118,9 +118,27 @@ def decode(ids: list[int], special: bool = False) -> str:
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-def templated(messages: list[dict[str, Any]], prompt_follows: bool) -> str:
-    text = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
-    return text + ("<|im_start|>assistant\n" if prompt_follows else "")
+def templated(body: dict[str, Any], prompt_follows: bool) -> str:
+    tools = "".join(f"{json.dumps(tool)}\n" for tool in body.get("tools") or [])
+    text = f"<|im_start|>system\n{tools}<|im_end|>\n" if tools else ""
+    text += "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in body["messages"])
+    silent = (body.get("chat_template_kwargs") or {}).get("enable_thinking") is False
+    return text + ("<|im_start|>assistant\n" + "<think>\n\n</think>\n" * silent if prompt_follows else "")
+
+
+def message_of(text: str, body: dict[str, Any], options: dict[str, str]) -> dict[str, Any]:
+    """Take an answer apart as the parsers do that are on: a thought before `</think>`, then calls as Hermes writes them."""
+    reasoning, calls = None, []
+    if "reasoning-parser" in options:
+        thought, closed, rest = text.partition("</think>")
+        reasoning, text = thought.removeprefix("<think>"), rest if closed else ""
+    if "tool-call-parser" in options and body.get("tools") and body.get("tool_choice", "auto") != "none":
+        for found in re.findall(r"<tool_call>(.*?)</tool_call>", text, re.DOTALL):
+            function = json.loads(found)
+            function["arguments"] = json.dumps(function["arguments"])
+            calls.append({"id": f"chatcmpl-tool-{os.urandom(8).hex()}", "type": "function", "function": function})
+        text = text.partition("<tool_call>")[0] if calls else text
+    return {"role": "assistant", "content": text or None, "reasoning": reasoning, "tool_calls": calls}
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -138,7 +156,7 @@ class Model:
         self.path = path
         self.name = options.get("served-model-name", path)
         self.max_model_len = int(options.get("max-model-len", "4096"))
-        self.fault = fault
+        self.fault, self.options = fault, options
         self.lock = threading.Lock()
         self.completions = self.prompt_tokens = self.generated_tokens = self.finished = 0
         answers = os.environ.get("FAKE_VLLM_ANSWERS")
@@ -225,11 +243,25 @@ class Model:
         return rows
 
 
+def chat_logprobs(stated: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the logprobs of a completion in the form of the chat route."""
+    if stated is None:
+        return None
+    rows = zip(stated["tokens"], stated["token_logprobs"], stated["top_logprobs"], strict=True)
+    return {
+        "content": [
+            {"token": token, "logprob": value, "bytes": None,
+             "top_logprobs": [{"token": one, "logprob": number, "bytes": None} for one, number in top.items()]}
+            for token, value, top in rows
+        ]
+    }  # fmt: skip
+
+
 def deltas(choice: dict[str, Any], produced: list[int], prefix: str) -> list[dict[str, Any]]:
     """Return one choice as the pieces of a stream, one a token. Half a character is held back, as an engine does."""
     text, logprobs, made = choice.get("text", ""), choice.get("logprobs"), []
     if prefix == "chatcmpl":
-        text = choice["message"]["content"]
+        text, logprobs = choice["message"]["content"] or "", None
     decoder, shown, seen = codecs.getincrementaldecoder("utf-8")("replace"), 0, 0
     for place, number in enumerate(produced):
         size, last = number >> 24, place == len(produced) - 1
@@ -241,7 +273,8 @@ def deltas(choice: dict[str, Any], produced: list[int], prefix: str) -> list[dic
         if logprobs:
             delta["logprobs"] = {name: column[place : place + 1] for name, column in logprobs.items()}
         if choice.get("token_ids") is not None:
-            delta |= {"token_ids": [number], "prompt_token_ids": None if place else choice["prompt_token_ids"]}
+            delta |= {"token_ids": [number]}
+            delta |= {} if prefix == "chatcmpl" else {"prompt_token_ids": None if place else choice["prompt_token_ids"]}
         made.append({**delta, "stop_reason": None})
         shown = end
     return made
@@ -327,10 +360,8 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, b"")
 
     def tokenize(self, body: dict[str, Any]) -> None:
-        if "messages" in body:
-            ids = encode(templated(body["messages"], body.get("add_generation_prompt", True)))
-        else:
-            ids = encode(body["prompt"])
+        chat = "messages" in body
+        ids = encode(templated(body, body.get("add_generation_prompt", True)) if chat else body["prompt"])
         self.reply(200, {"count": len(ids), "max_model_len": self.model.max_model_len, "tokens": ids, "token_strs": None})
 
     def detokenize(self, body: dict[str, Any]) -> None:
@@ -363,11 +394,15 @@ class Handler(BaseHTTPRequestHandler):
     def chat(self, body: dict[str, Any]) -> None:
         if self.misbehaved():
             return
-        ids = self.checked(encode(templated(body["messages"], True)), body)
-        made = self.model.complete(ids, body)
-        message = {"role": "assistant", "content": made["text"], "reasoning": None, "tool_calls": []}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": made["finish_reason"], "stop_reason": None}
-        self.send("chatcmpl", "chat.completion", [ids], [{**choice, "_made": made["token_ids"]}], body)
+        ids = self.checked(encode(templated(body, True)), body)
+        asked = {**body, "logprobs": body.get("top_logprobs", 0) if body.get("logprobs") else None}
+        made = self.model.complete(ids, asked)
+        message = message_of(made["text"], body, self.model.options)
+        finish = "tool_calls" if message["tool_calls"] and made["finish_reason"] == "stop" else made["finish_reason"]
+        choice = {"index": 0, "message": message, "logprobs": chat_logprobs(made["logprobs"]), "finish_reason": finish}
+        shown = bool(body.get("return_token_ids"))
+        choice |= {"stop_reason": None, "token_ids": made["token_ids"] if shown else None, "_made": made["token_ids"]}
+        self.send("chatcmpl", "chat.completion", [ids], [choice], body, prompt_token_ids=ids if shown else None)
 
     def checked(self, ids: list[int], body: dict[str, Any]) -> list[int]:
         asked, most = body.get("max_tokens") or 16, self.model.max_model_len
@@ -379,7 +414,13 @@ class Handler(BaseHTTPRequestHandler):
         return ids
 
     def send(
-        self, prefix: str, kind: str, prompts: list[list[int]], choices: list[dict[str, Any]], body: dict[str, Any]
+        self,
+        prefix: str,
+        kind: str,
+        prompts: list[list[int]],
+        choices: list[dict[str, Any]],
+        body: dict[str, Any],
+        **more: Any,
     ) -> None:
         made = [choice.pop("_made") for choice in choices]
         sent, produced = sum(map(len, prompts)), sum(map(len, made))
@@ -397,7 +438,9 @@ class Handler(BaseHTTPRequestHandler):
         half = self.half_said()
         if not body.get("stream"):
             time.sleep(TOKEN_S * produced)
-            whole = json.dumps({**head, "choices": choices, "usage": usage, "system_fingerprint": f"vllm-{VERSION}-fake"})
+            whole = json.dumps(
+                {**head, **more, "choices": choices, "usage": usage, "system_fingerprint": f"vllm-{VERSION}-fake"}
+            )
             if half == "stream-error":
                 self.reply(200, RefusedError(500, "EngineCore encountered an issue.", "InternalServerError").body)
             elif half == "stream-cut":

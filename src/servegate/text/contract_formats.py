@@ -57,6 +57,12 @@ def json_rule(form: Json, text: str, cut: bool) -> Ruling:
     return _in_form(form, text, cut, lambda part, part_cut: _read_json(part, part_cut)[0])
 
 
+def json_object_rule(text: str, cut: bool) -> Ruling:
+    """One strict JSON object, as the arguments of a call are."""
+    ruling, value = _read_json(text, cut)
+    return broken("an array, not an object") if ruling is KEPT and not isinstance(value, dict) else ruling
+
+
 def json_schema_rule(schema: Json, text: str, cut: bool) -> Ruling:
     """Strict JSON that satisfies the schema (drafts 4 to 2020-12; `pattern` runs on a backtracking budget)."""
     ruling, value = _read_json(text, cut, any_value=True)

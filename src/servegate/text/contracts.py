@@ -12,6 +12,7 @@ A contract is the `expect` of a prompt: a mapping of kinds to values, all of whi
     {"max_words": 20}              at least one and at most so many words
     {"number": 42}                 the last number of the answer (after `####`, where there is one) has this value
     {"code": "python"}             every fenced Python block parses, or the whole answer does; nothing is executed
+    {"tool_call": {"name": "f"}}   exactly one call of this tool (`contract_calls`); only of prompts with `tools`
 
 A ruling has three states, because an answer that was cut by its token limit may only lack its end: `open` says that the
 text so far is no evidence either way. Each kind is one small function; a new kind is one more line in KINDS.
@@ -20,10 +21,11 @@ text so far is no evidence either way. Each kind is one small function; a new ki
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from servegate.domain.records import Json
+from servegate.text import contract_calls as calls
 from servegate.text import contract_formats as formats
 from servegate.text import contract_values as values
 from servegate.text.rulings import KEPT, MAX_CHARACTERS, Ruling, State, one_line, undecided
@@ -47,6 +49,7 @@ KINDS: dict[str, Kind] = {
     "one_of": Kind(values.problem_with_choices, values.one_of_rule),
     "max_words": Kind(values.problem_with_count, values.max_words_rule),
     "number": Kind(values.problem_with_number, values.number_rule),
+    "tool_call": Kind(calls.problem_with_call, lambda _value, _text, _cut: undecided("a tool call is no text")),
 }
 
 
@@ -64,14 +67,15 @@ def problem_with(expect: Json) -> str | None:
     return None
 
 
-def judge(expect: dict[str, Json], text: str, *, cut: bool) -> Ruling:
+def judge(expect: dict[str, Json], text: str, *, cut: bool, tool_calls: Sequence[Mapping[str, Json]] | None = None) -> Ruling:
     """Return whether an answer keeps a contract that `problem_with` accepted.
 
+    `tool_calls` are {"name", "arguments"}, empty where a call was possible and none was made, None where none was.
     `cut`: the answer hit its token limit. Broken by one kind is broken; open by one and broken by none is open.
     """
     if len(text) > MAX_CHARACTERS:
         return Ruling(State.BROKEN, f"longer than {MAX_CHARACTERS} characters")
-    rulings = {name: _ruling(name, value, text, cut) for name, value in expect.items()}
+    rulings = {name: _ruling(name, value, text, cut, tool_calls) for name, value in expect.items()}
     for state in (State.BROKEN, State.OPEN):
         for name, ruling in rulings.items():
             if ruling.state is state:
@@ -79,8 +83,10 @@ def judge(expect: dict[str, Json], text: str, *, cut: bool) -> Ruling:
     return KEPT
 
 
-def _ruling(name: str, value: Json, text: str, cut: bool) -> Ruling:
+def _ruling(name: str, value: Json, text: str, cut: bool, tool_calls: Sequence[Mapping[str, Json]] | None) -> Ruling:
     """A run directory of a newer servegate may name a kind that this one cannot judge."""
+    if name == "tool_call" and tool_calls is not None:
+        return calls.call_rule(value, tool_calls, cut)
     return KINDS[name].rule(value, text, cut) if name in KINDS else undecided("this servegate does not know the kind")
 
 

@@ -12,6 +12,7 @@ from servegate.checks.prompts.records import PromptsInputs
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.errors import UsageError
 
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 DEMO = Path(__file__).parents[3] / "examples" / "demo-cpu" / "prompts.jsonl"
 
 
@@ -78,7 +79,22 @@ def test_an_error_names_the_line_counting_blank_ones() -> None:
         ("", "the file holds no prompts"),
         (" \n\n", "the file holds no prompts"),
         (line(propmt="x"), "unknown key 'propmt'; did you mean 'prompt'?"),
-        (line(tools=[]), "'tools' is not supported yet"),
+        (line(tools=[]), "'tools' must be a list of 1 to 128 tools"),
+        (line(tools=[{"type": "function", "function": {}}]), "tools[0] is no function with a name"),
+        (line(tools=[{"function": {"name": "f"}}]), "tools[0] is no function with a name"),
+        (line(tools=[TOOL, TOOL]), "tools[1]: the name 'weather' is used before"),
+        (
+            line(tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": 1}}}]),
+            "tools[0].function.parameters",
+        ),
+        (line(tool_choice="auto"), "'tool_choice' needs 'tools'"),
+        (line(tools=[TOOL], tool_choice="always"), "'tool_choice' is 'always'"),
+        (line(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "g"}}), "'tool_choice' is"),
+        (line(chat_template_kwargs={"enable_thinking": "false"}), "is the text 'false', which a template takes for true"),
+        (line(chat_template_kwargs={}), "must be an object with at least one argument"),
+        (line(expect={"tool_call": True}), "the prompt has no 'tools' that could be called"),
+        (line(tools=[TOOL], expect={"tool_call": {"name": "g"}}), "'g' is none of its tools"),
+        (line(tools=[TOOL], expect={"tool_call": {"nam": "g"}}), "unknown key 'nam'"),
         (line(temperature=1), "'temperature' is not supported yet"),
         ('{"id": "a"}', "'prompt' (or 'messages') is missing"),
         (line(messages=[{"role": "user", "content": "x"}]), "exclude each other"),
@@ -140,3 +156,13 @@ def test_the_demo_prompts_are_read_and_enough_of_them_carry_a_contract() -> None
     prompts = loaded(DEMO.read_bytes()).prompts
     assert len(prompts) >= 20
     assert sum(prompt.expect is not None for prompt in prompts) >= 16
+
+
+def test_tools_are_part_of_what_is_asked_and_of_its_hash() -> None:
+    contract = {"tool_call": {"name": "weather", "arguments": {"type": "object", "required": ["city"]}}}
+    (one,) = loaded(line(tools=[TOOL], tool_choice="required", expect=contract)).prompts
+    assert (one.tools, one.tool_choice, one.expect, one.route) == ((TOOL,), "required", contract, "completions")
+    (plain,) = loaded(line()).prompts
+    (thinking,) = loaded(line(chat_template_kwargs={"enable_thinking": False})).prompts
+    assert thinking.chat_template_kwargs == {"enable_thinking": False}
+    assert len({one.prompt_sha256, plain.prompt_sha256, thinking.prompt_sha256}) == 3

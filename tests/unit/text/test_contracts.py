@@ -22,6 +22,7 @@ EVERY_KIND: dict[str, Any] = {
     "one_of": ["yes", "no"],
     "max_words": 3,
     "number": 42,
+    "tool_call": True,
 }
 
 

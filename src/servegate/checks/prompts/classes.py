@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 
+from servegate.checks.prompts.calls import calls_of, changed_calls
 from servegate.checks.prompts.records import Answer, Prompt
 from servegate.domain.evidence import ItemStatus
+from servegate.domain.workload import calls_as_text
 from servegate.text.contracts import Ruling, State, judge
 from servegate.text.degenerate import Degeneration, Kind, degeneration
 from servegate.text.equality import Sameness, sameness
@@ -114,12 +116,15 @@ def read(answer: Answer, prompt: Prompt, context: Context = PLAIN) -> Reading:
         open_ruling = Ruling(State.OPEN, WITHOUT_ANSWER[answer.status]) if prompt.expect else None
         return Reading(answer, None, open_ruling, context)
     if answer.status is ItemStatus.EMPTY:
-        return Reading(answer, degeneration(""), judge(prompt.expect, "", cut=False) if prompt.expect else None, context)
+        ruling = judge(prompt.expect, "", cut=False, tool_calls=()) if prompt.expect else None
+        return Reading(answer, degeneration(""), ruling, context)
     visible, cut = _after_thinking(answer.text), answer.status is ItemStatus.TRUNCATED
     if visible is None:  # a thought that did not end before the limit holds no answer, right or wrong
         unended = Ruling(State.OPEN, "cut while it was thinking") if prompt.expect else None
         return Reading(answer, degeneration(answer.text), unended, context)
-    ruling = judge(prompt.expect, visible, cut=cut) if prompt.expect else None
+    calls = calls_of(answer) if prompt.route == "chat" else None
+    spoken = visible.removesuffix(calls_as_text(calls or ()))
+    ruling = judge(prompt.expect, spoken, cut=cut, tool_calls=calls) if prompt.expect else None
     return Reading(answer, degeneration(visible), ruling, context)
 
 
@@ -140,7 +145,8 @@ def classify(left: Reading, right: Reading, prompt: Prompt, *, directed: bool) -
     if (void := _without_answer(left, right, directed=directed)) is not None:
         return Judged(AnswerClass.NOT_COMPARABLE, void)
     both_cut = left.cut and right.cut
-    if left.answer.text == right.answer.text and left.cut == right.cut:
+    same_calls = len(left.answer.tool_calls) == len(right.answer.tool_calls)  # text may look like a call and be none
+    if left.answer.text == right.answer.text and left.cut == right.cut and same_calls:
         return Judged(AnswerClass.IDENTICAL, cut=both_cut)
     if (defect := _new_defect(left, right, directed=directed)) is not None:
         return Judged(AnswerClass.DEGENERATE, f"{defect.kind.value}: {defect.evidence}")
@@ -164,10 +170,11 @@ def _without_answer(left: Reading, right: Reading, *, directed: bool) -> str | N
 
 def _compared(left: Reading, right: Reading, prompt: Prompt, *, both_cut: bool) -> Judged:
     """Return the class of two sound answers whose bytes differ."""
+    called = changed_calls(left.answer, right.answer)
     equal = sameness(left.answer.text, right.answer.text, indentation=_indented(prompt))
-    if equal in CLASS_OF:
+    if equal in CLASS_OF and not called:
         return Judged(CLASS_OF[equal], cut=both_cut)
-    changed = changes(left.facts, right.facts)
+    changed = (*called, *(() if called else changes(left.facts, right.facts)))
     if not changed and _indented(prompt) and sameness(left.answer.text, right.answer.text) is not Sameness.NONE:
         changed = (Change(FactKind.INDENTATION, "", ""),)
     if not changed:

@@ -7,7 +7,7 @@ The shape of the result, in `candidate` (and, as far as `summary` makes it, in b
     curve [[token, share of answers still equal]], divergence {certainty: pairs}, median_first_token
     by_round [{round, ...the same...}]; contracts {state: prompts}; arms {arm: {statuses, answered, cap_hits,
     degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); missing (answers that neither arm has);
-    sampled and batching, where those passes were made
+    sampled and batching, where those passes were made; asking (what differs in how the arms were asked, see there)
 
 One round against one round is compared everywhere, so the numbers of the arms and of the noise can be set side by side.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from servegate.checks.contract import Evidence, measured, not_measured
-from servegate.checks.prompts import batching, sampled
+from servegate.checks.prompts import asking, batching, sampled
 from servegate.checks.prompts.classes import AnswerClass, Reading
 from servegate.checks.prompts.curve import still_equal
 from servegate.checks.prompts.items import Prompted, item_of
@@ -76,6 +76,7 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
             "full_rounds": [number for number in rounds if number in full],
             **drawn,
             **batching.compared(*measured(evidence), prompts),
+            "asking": asking.compared(evidence, prompts),
             "missing": len(paired.missing),
             "unpaired_ids": [list(key) for key in (*paired.unpaired_ids, *paired.missing)][:100],
         },

@@ -2,6 +2,8 @@ r"""Reading the prompt file: JSON Lines, one prompt a line.
 
     {"id": "sum-01", "category": "math", "prompt": "What is 20 + 22?", "expect": {"number": 42}, "max_tokens": 16}
     {"id": "tone-01", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]}
+    {"id": "tool-01", "prompt": "Weather in Paris?", "tools": [{"type": "function", "function": {"name": "weather"}}],
+     "expect": {"tool_call": {"name": "weather"}}}
 
 Lines end at \n, never at the Unicode line separators that a prompt may hold. A byte order mark, CRLF and blank lines
 are accepted, since editors write them; everything else that could be misread is an error that names the line.
@@ -16,6 +18,7 @@ from typing import NoReturn
 from servegate.checks.contract import ReadFile
 from servegate.checks.prompts.records import Prompt, PromptsInputs
 from servegate.checks.prompts.settings import PromptsSettings
+from servegate.checks.prompts.tools import asked_more
 from servegate.domain.plan import sha256_of
 from servegate.domain.records import Json
 from servegate.errors import UsageError
@@ -23,8 +26,8 @@ from servegate.text import strict_json
 from servegate.text.contracts import problem_with
 from servegate.text.rulings import one_line
 
-KEYS = ("id", "category", "prompt", "messages", "expect", "max_tokens")
-PLANNED_KEYS = ("tools", "tool_choice", "response_format", "chat_template_kwargs", "temperature", "stop")
+KEYS = ("id", "category", "prompt", "messages", "expect", "max_tokens", "tools", "tool_choice", "chat_template_kwargs")
+PLANNED_KEYS = ("response_format", "temperature", "stop")
 ROLES = ("system", "user", "assistant")
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_LINE = 16 * 1024 * 1024
@@ -84,14 +87,16 @@ class _Line:
         for key in value:
             if key not in KEYS:
                 self._unknown(key, KEYS)
-        messages = self._messages(value)
+        messages, expect = self._messages(value), self._expect(value)
+        more = asked_more(value, expect, self.refuse)
         return Prompt(
             id=self._id(value),
             category=self._text(value.get("category", "general"), "category", limit=MAX_ID),
             messages=messages,
             max_tokens=self._max_tokens(value.get("max_tokens", default_max_tokens)),
-            expect=self._expect(value),
-            prompt_sha256=sha256_of(list(messages)),
+            expect=expect,
+            prompt_sha256=sha256_of({"messages": list(messages), **more} if more else list(messages)),
+            **more,
         )
 
     def _unknown(self, key: str, known: tuple[str, ...]) -> NoReturn:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from servegate.checks.contract import Evidence
-from servegate.checks.prompts import sampled
+from servegate.checks.prompts import asking, sampled
 from servegate.checks.prompts.classes import EMPTY_REASONS
 from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.findings import (
@@ -280,4 +280,5 @@ RULES: tuple[Rule, ...] = (
     _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, _contract_broken,
     _contract_unstable, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _length_ratio, _unread, _accepted,
     sampled.lost_evidence, sampled.worse,
+    asking.template_differs, asking.parser_past, asking.reasoning_moved, asking.toggles, asking.cached_tokens, asking.stop_ids,
 )  # fmt: skip

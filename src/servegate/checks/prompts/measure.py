@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from servegate.checks.contract import Inputs, MeasureContext
+from servegate.checks.prompts.asking import has_reasoning_parser
 from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.evidence import Columns, EngineFacts, sha256_of_token_ids
@@ -33,7 +34,6 @@ NOT_SAMPLING = {"id", "token_ids", "cache_salt", "stream", "chat"}
 """Fields of a request that do not change how its answer is drawn. `chat` counts by itself, so that requests without it
 keep the hash that they had before there was one."""
 NOT_STATED = "the engine did not state it"
-REASONING_PARSER = "--reasoning-parser"
 NAMED = 5
 
 
@@ -46,7 +46,7 @@ def prepare(probes: Probes, _settings: PromptsSettings, inputs: Inputs, engine: 
     """
     if not isinstance(inputs, PromptsInputs):
         raise TypeError(f"the inputs of this check are prompts, not {type(inputs).__name__}")
-    parses = any(word == REASONING_PARSER or word.startswith(f"{REASONING_PARSER}=") for word in engine.argv)
+    parses = has_reasoning_parser(engine)
     rendered = {item.id: item.token_ids for item in probes.completions.render([_unrendered(one) for one in inputs.prompts])}
     for prompt in inputs.prompts:
         if not rendered.get(prompt.id):
