@@ -38,6 +38,10 @@ NO_MEASUREMENT = NotMeasured(reason=Reason(code="no_measurement", message="this 
 class Inputs(Record):
     """The workload of a check as rendered, made once on the baseline; stored in `inputs/<check>.json`."""
 
+    def called(self, step: int) -> str:
+        """Return what people call the step that asks this part."""
+        return f"round {step + 1}"
+
 
 @dataclass(frozen=True)
 class MeasureContext(Generic[M]):
