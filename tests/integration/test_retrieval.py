@@ -48,6 +48,22 @@ def test_a_cache_that_forgets_the_middle_of_long_prompts_fails_though_short_prom
     assert "middle third" in report
 
 
+def test_turned_off_by_hand_the_plan_says_what_will_not_be_seen(kv: Path) -> None:
+    gate = kv / "servegate.yaml"
+    gate.write_text(gate.read_text().replace("policy: quick", "  retrieval: {when: never}\npolicy: quick"))
+    plan = servegate(kv, "plan")
+    assert "retrieval is off (when: never), although kv-cache-dtype differs" in plan.stdout
+    assert "checks.retrieval" not in plan.stdout
+
+
+def test_a_gate_whose_only_check_is_off_is_refused(here: Path) -> None:
+    gate = here / "servegate.yaml"
+    gate.write_text(gate.read_text().replace("prompts: {file: prompts.jsonl, max_tokens: 64}", "retrieval: {when: changed}"))
+    refused = servegate(here, "plan")
+    assert refused.returncode == 2
+    assert "nothing would be measured" in refused.stderr
+
+
 def test_a_change_that_cannot_harm_long_prompts_does_not_pay_for_them(here: Path) -> None:
     plan = servegate(here, "plan")
     assert "retrieval" not in plan.stdout

@@ -38,6 +38,10 @@ NO_MEASUREMENT = NotMeasured(reason=Reason(code="no_measurement", message="this 
 class Inputs(Record):
     """The workload of a check as rendered, made once on the baseline; stored in `inputs/<check>.json`."""
 
+    def called(self, step: int) -> str:
+        """Return what people call the step that asks this part."""
+        return f"round {step + 1}"
+
 
 @dataclass(frozen=True)
 class MeasureContext(Generic[M]):
@@ -118,6 +122,9 @@ class Check(Generic[S, M]):
     prepare: Callable[[Probes, S, Inputs, EngineFacts], Inputs] | None = None
     items: Callable[[S, Inputs | None], int | None] = field(default=lambda _settings, _inputs: None)
     """How many items one step has, for the progress display."""
+    choose: Callable[[S, bool, Change], Choice] | None = None
+    """Decides from the change itself whether the check is on: (its settings, whether the gate config names it, the
+    change). A check without it is on when it is named."""
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
@@ -130,9 +137,6 @@ class Check(Generic[S, M]):
     arm once its planned steps are done; it must see the baseline's planned steps only, so that both arms get as many."""
     part: Callable[[S, Inputs, int, int], Inputs] = field(default=lambda _settings, inputs, _step, _rounds: inputs)
     """The part of the inputs that one step asks: (settings, inputs, step, the gate's rounds)."""
-    choose: Callable[[S, bool, Change], Choice] | None = None
-    """Decides from the change itself whether the check is on: (its settings, whether the gate config names it, the
-    change). A check without it is on when it is named."""
 
 
 AnyCheck = Check[Any, Any]

@@ -9,10 +9,15 @@ from servegate.checks.contract import Change
 from servegate.config.faults import validated
 from servegate.config.loading import Loaded
 from servegate.domain.policies import with_policy
+from servegate.errors import UsageError
 
 
 def chosen(loaded: Loaded, change: Change) -> tuple[Loaded, tuple[str, ...]]:
-    """Return the config with those checks on or off, and what the plan says about them."""
+    """Return the config with those checks on or off, and what the plan says about them.
+
+    Raises:
+        UsageError: no check is left, so nothing would be measured.
+    """
     checks, sources, notes = dict(loaded.checks), dict(loaded.sources), []
     for name, check in discovered().items():
         if check.choose is None:
@@ -29,4 +34,10 @@ def chosen(loaded: Loaded, change: Change) -> tuple[Loaded, tuple[str, ...]]:
             continue
         checks[name] = choice.settings
         sources.update({f"checks.{name}.{key}": source for key, source in choice.sources.items()})
+    if not checks:
+        raise UsageError(
+            "every check that the gate config names is off for this change, so nothing would be measured",
+            why="\n".join(notes),
+            advice="Name a check under `checks` that is on for every change, such as `prompts`.",
+        )
     return replace(loaded, checks=checks, sources=sources), tuple(notes)

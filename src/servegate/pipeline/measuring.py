@@ -224,7 +224,7 @@ class ArmRun:
             inputs = self.inputs(check, probes, session.facts)
             if inputs is not None:
                 inputs = check.part(settings, inputs, step.step, self.gate.plan.rounds)
-            title = f"{step.check}, round {step.step + 1}"
+            title = f"{step.check}, {(inputs or Inputs()).called(step.step)}"
             with self.gate.progress.stage(title, self.arm.name, check.items(settings, inputs)) as advance:
                 context = MeasureContext(self.arm.name, step.step, session.facts, inputs, self.baseline(check), advance)
                 measurement = check.measure(probes, settings, context)

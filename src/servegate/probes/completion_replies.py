@@ -36,10 +36,7 @@ NOT_STREAMED = "the answer was not streamed"
 
 
 def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
-    """Return the JSON body of one request, with every parameter that a server could fill in otherwise.
-
-    Sampling parameters that the request leaves open are left out, not sent as null.
-    """
+    """Return the JSON body of one request, with every parameter that a server could fill in otherwise."""
     body: dict[str, Json] = {
         **pinned(model, request),
         "prompt": list(request.token_ids),
@@ -53,7 +50,10 @@ def payload(model: str, request: CompletionRequest) -> dict[str, Json]:
 
 
 def pinned(model: str, request: CompletionRequest) -> dict[str, Json]:
-    """Return what the completions route and the chat route are sent alike."""
+    """Return what the completions route and the chat route are sent alike.
+
+    Sampling parameters that the request leaves open are left out, not sent as null.
+    """
     body: dict[str, Json] = {
         "model": model,
         "max_tokens": request.max_tokens,

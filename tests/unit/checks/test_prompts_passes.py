@@ -16,9 +16,10 @@ from servegate.checks.prompts.settings import Limits, PromptsSettings
 from servegate.domain.blocks import Table
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.judgement import Comparison, Finding, Severity
-from servegate.domain.workload import ChatPrompt, Completion, CompletionRequest, Rendered
+from servegate.domain.workload import Chat, ChatPrompt, Completion, CompletionRequest, Rendered
 from servegate.errors import MeasurementError
 from servegate.ports import Advance, Probes
+from servegate.probes.chat_replies import chat_payload
 from servegate.probes.completion_replies import payload
 from tests.unit.checks.prompts_evidence import measurement, prompt
 from tests.unit.samples import engine_facts
@@ -88,10 +89,11 @@ def test_samples_state_nothing_but_seed_and_length_so_the_config_decides() -> No
     (sent,) = engine.sent
     assert len(sent) == len(made.sampled) == 2 * 4
     bodies = [payload("m", request) for request in sent]
+    bodies += [chat_payload("m", request, Chat(messages=({"role": "user", "content": "y"},))) for request in sent]
     left_open = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"}
     assert all(left_open.isdisjoint(body) for body in bodies)
     assert all(body["max_tokens"] == 256 for body in bodies)
-    assert sorted(body["seed"] for body in bodies) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert sorted(body["seed"] for body in bodies) == sorted([1, 2, 3, 4] * 2 * 2)
     assert {(one.prompt_id, one.round) for one in made.sampled} == {(f"c{n}", sample) for n in range(2) for sample in range(4)}
     assert (made.rounds, made.answers, made.columns) == ((), (), {})
 

@@ -47,6 +47,10 @@ class PromptsInputs(Inputs):
     prompts: tuple[Prompt, ...]
     asked: Literal["all", "contracts", "sampled", "sequential"] = "all"
 
+    def called(self, step: int) -> str:
+        """Return what people call the step that asks this part."""
+        return {"sampled": "samples", "sequential": "one at a time"}.get(self.asked, super().called(step))
+
 
 class Round(Record):
     """One pass over the prompts."""

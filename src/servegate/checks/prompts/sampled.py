@@ -146,9 +146,9 @@ def _of(counted: dict[str, int]) -> str:
     return f"{counted['kept']} of {counted['kept'] + counted['broken']}"
 
 
-def _defaults(side: ArmEvidence[PromptsMeasurement]) -> str | None:
-    """Return what the engine said that it fills in; None when it said nothing."""
+def _defaults(side: ArmEvidence[PromptsMeasurement]) -> str:
+    """Return what the engine said that it fills in."""
     stated = side.engine.sampling_defaults if side.engine is not None else None
     if not isinstance(stated, dict):
-        return None
+        return "none is named"
     return ", ".join(f"{name}={value}" for name, value in sorted(stated.items())) or "the engine's own"

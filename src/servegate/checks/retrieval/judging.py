@@ -70,7 +70,7 @@ def _depth(comparison: Comparison, depth: dict[str, Json], limits: Limits) -> It
     worse = [item for item in items if _worse(share(item["baseline"]), share(item["candidate"]))]
     failed = strict is not None and strict.low is not None and strict.low > limits.drop_points
     if failed and strict is not None:
-        message = f"keys lost at {at}: {strict.value:+.1f} points fewer over {strict.n} prompts ({_named(worse)})"
+        message = f"{strict.value:.1f} points fewer keys at {at} over {strict.n} prompts ({_named(worse)})"
         yield _found(
             "keys-lost", Severity.FAIL, message, worse, rule=f"lower 99 % of the drop at {at} (points)", value=strict.low,
             operator=">", limit=limits.drop_points,
@@ -97,14 +97,16 @@ def _lost(comparison: Comparison, limits: Limits) -> Iterator[Finding]:
     confirmed = [item for item in judged if item["state"] == ContractState.CONFIRMED.value]
     if confirmed:
         over = len(confirmed) > limits.lost_keys
-        message = f"{_keys(confirmed)} that the baseline states in every round and the candidate in none: {_named(confirmed)}"
+        message = (
+            f"{_keys(confirmed)} lost: the baseline states them in every round, the candidate in none ({_named(confirmed)})"
+        )
         yield _found(
             "key-lost", Severity.FAIL if over else Severity.INFO, message, confirmed, rule="keys lost in every round",
             value=float(len(confirmed)), operator=">" if over else "<=", limit=float(limits.lost_keys),
         )  # fmt: skip
     unstable = [item for item in judged if item["state"] == ContractState.UNSTABLE.value]
     if unstable:
-        message = f"{_keys(unstable)} that the candidate states in some rounds only: {_named(unstable)}"
+        message = f"{_keys(unstable)} half lost: the candidate states them in some rounds only ({_named(unstable)})"
         yield _found("key-unstable", Severity.REVIEW, message, unstable)
 
 
