@@ -2,10 +2,10 @@
 
     .venv/bin/python scripts/planted_faults.py --engine ENGINE/bin/vllm [--fault NAME ...] [--output DIRECTORY]
 
-`make faults` runs them all (1 to 2 minutes a fault on 2 cores). A faulty model is a directory of links to the demo's files in
-which one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's model;
-the whole command line runs, `prompts` and `engagement` on, policy `quick`. Printed is a table: fault, outcome, classes of
-the first round, and the findings that the fault must have. Exit 1 when one was not found, or when any gate said PASS.
+`make faults` runs them all, 1 to 2 minutes a fault on 2 cores. A faulty model is a directory of links to the demo's files
+in which one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's
+model; the whole command line runs, `prompts` and `engagement` on, policy `quick`. Printed is a table: fault, outcome,
+classes of the first round, and all findings, those marked that the fault must have. Exit 1 when one was not found.
 
 servegate renders every prompt on the baseline and pins every sampling parameter, so three of the faults move no measured
 answer; what must be seen then is that users get something else than what was measured.
