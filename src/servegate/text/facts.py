@@ -200,11 +200,7 @@ def _read_prose(facts: Facts, text: str) -> None:
         for match in DATE.finditer(text):
             facts.add(FactKind.DATE, date_text(match), match[0])
         text = DATE.sub(" ; ", text)
-    # Looking at each word once, and only then at the text, takes a third of the time of looking at every place.
-    suspects = {word for word in set(text.split()) if _suspect(word)}
-    if suspects:
-        parts = (_without_identifiers(facts, part) if part in suspects else part for part in _SPACE.split(text))
-        text = "".join(parts)
+    text = _without_all_identifiers(facts, text)
     for match in NUMBER.finditer(text) if _DIGIT.search(text) else ():
         facts.quantities.setdefault(quantity(match), match[0].strip())
     for match in WORD_NUMBER.finditer(text) if not known.isdisjoint(WORDS) else ():
@@ -212,6 +208,17 @@ def _read_prose(facts: Facts, text: str) -> None:
     for match in _OPERATOR.finditer(text) if _SIGN.search(text) else ():
         sign = match[1] or match[2] or match[3]
         facts.add(FactKind.OPERATOR, _SAME_SIGN.get(sign, sign))
+
+
+def _without_all_identifiers(facts: Facts, text: str) -> str:
+    """Take identifiers out; each different word is looked at once, in the order of the text, since answers repeat words."""
+    words = text.split(" ")
+    changed: dict[str, str] = {}
+    for word in dict.fromkeys(words):
+        parts = _SPACE.split(word) if word.split() != [word] else [word]  # a line break may stand inside
+        if any(map(_suspect, parts)):
+            changed[word] = "".join(_without_identifiers(facts, part) if _suspect(part) else part for part in parts)
+    return " ".join([changed.get(word, word) for word in words]) if changed else text
 
 
 def _without_identifiers(facts: Facts, token: str) -> str:
