@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.compare_report import WORDS
+
 from servegate.text.similarity import similarity
 
 BUDGET = 10
