@@ -70,8 +70,10 @@ def contract_table(items: Sequence[Item]) -> list[Block]:
     if telling:
         blocks.append(_contract_table("prompt-contracts", "Contracts that the arms keep differently", telling))
     if rest:
-        table = _contract_table("prompt-contracts-alike", "Contracts that both arms keep, or neither", rest)
-        blocks.append(Fold(title=f"{len(rest)} contracts that both arms keep, or neither", blocks=(table,)))
+        table = _contract_table("prompt-contracts-alike", "Contracts kept by both arms, or by neither", rest)
+        blocks.append(
+            Fold(title=f"{len(rest)} contract{'' if len(rest) == 1 else 's'} kept by both arms, or by neither", blocks=(table,))
+        )
     return blocks
 
 
