@@ -6,7 +6,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check engine image format clean
+.PHONY: help demo faults test test-fast check engine image format clean
 
 PYTHON ?= python3
 CANDIDATE ?= fp8
@@ -43,6 +43,11 @@ demo: $(EDITABLE) ## gate a real change on this CPU; CANDIDATE=fp8 | fp8-kv | ma
 	  *) exit "$$code" ;;
 	esac
 	echo "$$PWD/servegate-runs/demo-$$CANDIDATE/report/report.html"
+
+faults: $(EDITABLE) ## plant known faults in the demo's model and see each found by the real engine (about 8 minutes)
+	@engine=$$(scripts/engine_env.sh)
+	"$$(dirname "$$engine")/python" scripts/demo_model.py --damaged
+	$(BIN)/python scripts/planted_faults.py --engine "$$engine"
 
 test: $(EDITABLE) ## every test, the end-to-end test on a real vLLM included
 	@engine=$$(scripts/engine_env.sh)

@@ -2,10 +2,10 @@
 
     .venv/bin/python scripts/planted_faults.py --engine ENGINE/bin/vllm [--fault NAME ...] [--output DIRECTORY]
 
-`make faults` runs them all (1 to 2 minutes a fault on 2 cores). A faulty model is a directory of links to the demo's files in
-which one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's model;
-the whole command line runs, `prompts` and `engagement` on, policy `quick`. Printed is a table: fault, outcome, classes of
-the first round, and the findings that the fault must have. Exit 1 when one was not found, or when any gate said PASS.
+`make faults` runs them all, 1 to 2 minutes a fault on 2 cores. A faulty model is a directory of links to the demo's files
+in which one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's
+model; the whole command line runs, `prompts` and `engagement` on, policy `quick`. Printed is a table: fault, outcome,
+classes of the first round, and all findings, those marked that the fault must have. Exit 1 when one was not found.
 
 servegate renders every prompt on the baseline and pins every sampling parameter, so three of the faults move no measured
 answer; what must be seen then is that users get something else than what was measured.
@@ -64,7 +64,7 @@ class Fault:
     """Makes the candidate's model in an empty directory and returns the model's path."""
     outcomes: tuple[str, ...]
     findings: tuple[str, ...]
-    """Codes that must be among the findings."""
+    """Codes that must be among the findings that withhold PASS."""
     classes: tuple[str, ...] = ()
     """Classes that must be among those of the first round."""
     max_tokens: int = 48
@@ -78,10 +78,13 @@ class Seen:
     outcome: str
     classes: dict[str, int]
     findings: dict[str, str] = field(default_factory=dict)
+    """Code -> message."""
+    informing: frozenset[str] = frozenset()
+    """Codes of findings that change no outcome."""
 
     def misses(self, fault: Fault) -> list[str]:
         """Return what should have been seen and was not."""
-        missed = [code for code in fault.findings if code not in self.findings]
+        missed = [code for code in fault.findings if code not in self.findings or code in self.informing]
         missed += [f"class {name}" for name in fault.classes if not self.classes.get(name)]
         return missed + ([] if self.outcome in fault.outcomes else [f"outcome {' or '.join(fault.outcomes)}"])
 
@@ -167,6 +170,7 @@ def gated(fault: Fault, engine: str, root: Path) -> Seen:
         outcome=verdict["outcome"],
         classes={name: count for name, count in classes.items() if count},
         findings={one["code"]: one["message"] for one in verdict["findings"]},
+        informing=frozenset(one["code"] for one in verdict["findings"] if one["severity"] == "info"),
     )
 
 

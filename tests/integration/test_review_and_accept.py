@@ -22,7 +22,9 @@ HOSTILE = "<script>alert(1)</script> It costs {} euros \u2028 \ud83d a day."
 def write(root: Path, policy: str = "release") -> Path:
     """Write a measured run: one prompt whose fact changes in every round, and enough that do not."""
     found = evidence({"p": [HOSTILE.format(5)] * 2}, {"p": [HOSTILE.format(6)] * 2}, filler=30)
-    settings = PromptsSettings.model_validate({"limits": {"fact_changes": "review" if policy == "release" else "inform"}})
+    settings = PromptsSettings.model_validate(
+        {"limits": {"fact_changes": "review" if policy == "release" else "inform", "unseen_increase_points": 15}}
+    )
     made = plan(checks={"prompts": settings.to_json()}, policy="quick")
     run = RunDirectory.create(root)
     run.write_plan(made)

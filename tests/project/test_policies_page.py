@@ -23,6 +23,9 @@ ROWS: dict[str, list[tuple[str, str, float]]] = {
     "FAIL needs a perplexity ratio above (lower 95 %)": [("logprobs", "limits.ppl_ratio_fail", 1)],
     "fewest questions for a PASS": [("accuracy", "limits.smallest_n", 1)],
     "fewest prompts for a PASS": [("prompts", "limits.fewest_prompts", 1)],
+    "an increase of them that may stay possible where none was seen (upper 95 %)": [
+        ("prompts", "limits.unseen_increase_points", 1)
+    ],
     "more cap hits or degenerate answers, tolerated": [("prompts", "limits.cap_hit_increase_points", 1)],
     "generated tokens, candidate over baseline": [
         ("prompts", "limits.length_ratio_low", PERCENT),

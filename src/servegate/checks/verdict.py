@@ -79,6 +79,9 @@ def judged(
         if isinstance(side.measurement, Measurement) and side.measurement.partial is not None:
             message = f"{arm} was measured in part: {side.measurement.partial.message}"
             general.append(finding(check.name, "partial", weight, message))
+        elif isinstance(side.measurement, Measurement) and (gaps := _gaps(check, evidence, arm, side.measurement)):
+            message = f"{arm}: of what was planned, {'; '.join(gaps)}"
+            general.append(finding(check.name, "planned-missing", weight, message))
     explained = any(item.severity is not Severity.INFO or not check.required for item in own)
     if comparison.n == 0 and not explained:
         general.append(finding(check.name, "nothing-compared", weight, "no sample could be compared"))
@@ -142,6 +145,14 @@ def _calibration(plan: Plan, arms: Mapping[str, ArmEvidence[Measurement]], measu
     baseline = arms[Role.BASELINE]
     text, holds = remark(plan.calibration, valid_for(plan, baseline.engine, baseline.manifest), measured_on, measured=True)
     return (finding(ARMS, "calibration" if holds else "calibration-ignored", Severity.INFO, text),)
+
+
+def _gaps(check: AnyCheck, evidence: Evidence[Measurement], arm: str, measurement: Measurement) -> tuple[str, ...]:
+    """Return what the plan's schedule has and the record lacks; rows removed from both arms pair perfectly."""
+    if evidence.plan is None:
+        return ()
+    steps = tuple(step.step for step in evidence.plan.schedule if (step.arm, step.check) == (arm, check.name))
+    return measurement.gaps(steps, evidence.plan.rounds, evidence.inputs)
 
 
 def _sides(evidence: Evidence[Measurement]) -> tuple[tuple[str, ArmEvidence[Measurement]], ...]:

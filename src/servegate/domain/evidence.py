@@ -7,12 +7,13 @@ measurement is never an empty one.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from servegate.domain.records import Json, Record
 
@@ -60,6 +61,29 @@ class Measurement(Record):
 
     SAMPLES: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that hold one record per sample; steps append to them."""
+    COLUMNS: ClassVar[dict[str, tuple[str, int]]] = {}
+    """Name of a column -> (kinds of numpy dtype it may have, axes). Columns that are stored must be all of these."""
+
+    @model_validator(mode="after")
+    def _columns_fit(self) -> Self:
+        if not self.columns:
+            return self
+        for name, (kinds, axes) in self.COLUMNS.items():
+            column = self.columns.get(name)
+            if column is None:
+                raise ValueError(f"the column {name!r} is missing")
+            if column.dtype.kind not in kinds or column.ndim != axes:
+                found = f"{column.dtype} with {column.ndim} axes"
+                raise ValueError(f"the column {name!r} must be {'/'.join(kinds)} with {axes} axes, not {found}")
+        return self
+
+    def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
+        """Return, in words, what was planned and is not held: rows that somebody removed, in one arm or in both.
+
+        `steps` are those that the plan's schedule has for this check and arm, `rounds` the gate's, `inputs` the check's
+        rendered ones or None. What is missing in one arm only shows when the arms are paired; in both, only here.
+        """
+        return ()
 
     def joined(self, later: Self) -> Self:
         """Return this measurement followed by a later step of the same check on the same arm.
@@ -88,6 +112,16 @@ class Measurement(Record):
             else:
                 raise ValueError(f"steps of one measurement differ in {name!r}: {mine!r} and {theirs!r}")
         return type(self)(**values)
+
+
+def absent(what: str, expected: Iterable[Any], held: Iterable[Any]) -> tuple[str, ...]:
+    """Return one sentence about expected keys that are not held, the first few named; nothing when all are."""
+    known = set(held)
+    missing = [key for key in dict.fromkeys(expected) if key not in known]
+    if not missing:
+        return ()
+    named = ", ".join(":".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in missing[:3])
+    return (f"{len(missing)} {what} are not there ({named}{' ...' if len(missing) > 3 else ''})",)
 
 
 def _shifted(item: Any, shift: int) -> Any:

@@ -38,8 +38,13 @@ class Settings(BaseModel):
         return {key: _plain(value) for key, value in data.items()}
 
 
+_LEAVES = frozenset((str, int, float, bool))
+
+
 def _plain(value: Json) -> Json:
     """Tuples to lists and string enums to their text; strings are kept as they are, lone surrogates included."""
+    if value is None or type(value) in _LEAVES:
+        return value
     if isinstance(value, dict):
         return {str(_plain(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from servegate.domain.evidence import EngineFacts, EngineStatus, FallbackUsed, Manifest, ServedFiles
@@ -80,9 +80,11 @@ def groups(
         ArmGroup("Model", files if any(item and item.model for item in places) else ()),
         ArmGroup("Machine", place_rows),
         ArmGroup("Environment variables", variables),
-        ArmGroup("Packages", packages, folded=not any(row.differs for row in packages)),
+        ArmGroup("Packages", packages),
     )
-    return tuple(_bounded(group, longest) for group in found if group.rows)
+    # What is alike in both arms is behind a fold, but for the engines themselves; a difference is never folded.
+    folded = (replace(one, folded=one.title != "Engine" and not any(row.differs for row in one.rows)) for one in found)
+    return tuple(_bounded(group, longest) for group in folded if group.rows)
 
 
 def _bounded(group: ArmGroup, longest: int) -> ArmGroup:

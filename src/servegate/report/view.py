@@ -8,7 +8,8 @@ from __future__ import annotations
 from servegate import __version__
 from servegate.domain.blocks import Section, Table
 from servegate.domain.evidence import EngineStatus
-from servegate.domain.judgement import EvidenceRef, Finding, Severity
+from servegate.domain.judgement import Finding, Severity
+from servegate.domain.plan import Plan
 from servegate.report import numbers
 from servegate.report.armview import groups
 from servegate.report.blockview import Viewer, slug
@@ -72,7 +73,10 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
             for knob in plan.knobs[: medium.knobs]
         ),
         more_knobs=max(0, len(plan.knobs) - medium.knobs),
-        scope=tuple((name, cut(getattr(verdict.scope, name), medium.value)) for name in ("gpu", "driver", "engine", "kernels")),
+        scope=(
+            ("model", cut(_models(plan), medium.value)),
+            *((name, cut(getattr(verdict.scope, name), medium.value)) for name in ("gpu", "driver", "engine", "kernels")),
+        ),
         failed=tuple(
             _failed(name, source, medium)
             for name, facts in tuple(source.engines.items())[: medium.arms]
@@ -141,21 +145,37 @@ def _finding(finding: Finding, medium: Medium) -> FindingView:
     measured = numbers.significant(finding.value) if finding.value is not None else ""
     if finding.limit is not None:
         measured += f" {finding.operator or 'limit'} {numbers.significant(finding.limit)}"
-    refs = tuple(cut(_evidence(item, finding.check), 120) for item in finding.evidence[: medium.evidence])
+    named = _evidence(finding)
+    refs = tuple(cut(text, 120) for text in named[: medium.evidence])
     return FindingView(
         word=severity_word(finding.severity),
         code=cut(finding.code, min(120, medium.sentence)),
         message=cut(finding.message, medium.sentence),
         rule=cut(": ".join(part for part in (finding.rule, measured.strip()) if part), medium.value),
         evidence=refs,
-        more_evidence=len(finding.evidence) - len(refs),
+        more_evidence=len(named) - len(refs),
     )
 
 
-def _evidence(ref: EvidenceRef, check: str) -> str:
-    """Return where to look: the item, its round, and its check when that is another one."""
-    named = ref.id if ref.check == check else f"{ref.check} {ref.id}"
-    return named if ref.step is None else f"{named} (round {ref.step + 1})"
+def _evidence(finding: Finding) -> tuple[str, ...]:
+    """Return where to look: each item once, with its rounds from 1, and its check when that is another one."""
+    rounds: dict[tuple[str, str], list[int]] = {}
+    for ref in finding.evidence:
+        steps = rounds.setdefault((ref.check, ref.id), [])
+        if ref.step is not None and ref.step + 1 not in steps:
+            steps.append(ref.step + 1)
+    found = []
+    for (check, item), steps in rounds.items():
+        named = item if check == finding.check else f"{check} {item}"
+        listed = ", ".join(map(str, steps))
+        found.append(f"{named} (round{'' if len(steps) == 1 else 's'} {listed})" if steps else named)
+    return tuple(found)
+
+
+def _models(plan: Plan) -> str:
+    """Return what is served: one name, or the names of both arms; a directory by its last part."""
+    sources = dict.fromkeys(plan.model_of(name).source for name in plan.arms)
+    return " -> ".join(source.rstrip("/").rpartition("/")[2] if source.startswith(("/", ".")) else source for source in sources)
 
 
 def _failed(name: str, source: Source, medium: Medium) -> FailedStart:

@@ -26,6 +26,15 @@ DATE = re.compile(
 )
 
 
+_NAMES = re.compile("|".join([*(name[:3].capitalize() for name in MONTHS), *_WEEKDAYS.split("|")]))
+_NUMERIC = re.compile(r"[0-9](?:[-/.:]|\s?[AaPp]\.?[Mm])")
+
+
+def may_hold_date(text: str) -> bool:
+    """Whether DATE can match at all: a text without a month, a weekday or a dated number is told in a fraction of the time."""
+    return _NUMERIC.search(text) is not None or _NAMES.search(text) is not None
+
+
 def date_text(match: re.Match[str]) -> str:
     """Return the canonical text of a match of DATE."""
     found = match.groupdict()

@@ -65,7 +65,7 @@ def _soup(text: str) -> Degeneration | None:
 
 def _tail_loop(text: str) -> Degeneration | None:
     """Look for the longest end of the text that repeats one unit."""
-    if len(text) < SHORT_CHARACTERS or text.count(text[-12:]) < 2:  # no loop ends here: most texts leave at once
+    if len(text) < SHORT_CHARACTERS or not _repeats_at_its_end(text):  # most texts leave at once
         return None
     length, period = _longest_periodic_end(text)
     unit = text[len(text) - period :]
@@ -80,6 +80,20 @@ def _tail_loop(text: str) -> Degeneration | None:
         return None
     shown = unit if len(unit) <= 40 else unit[:39] + "…"
     return Degeneration(Kind.LOOP, f"ends in {repeats} repeats of {shown!r}")
+
+
+def _repeats_at_its_end(text: str) -> bool:
+    """Whether some unit stands at least four times at the end: then its last letters stand one unit earlier, too."""
+    tail = text[-12:]
+    place = text.rfind(tail, 0, len(text) - 1)
+    while place >= 0:
+        period = len(text) - len(tail) - place
+        if LOOP_REPEATS * period > len(text):
+            return False
+        if text.endswith(text[-period:] * LOOP_REPEATS):
+            return True
+        place = text.rfind(tail, 0, place + len(tail) - 1)
+    return False
 
 
 def _longest_periodic_end(text: str) -> tuple[int, int]:

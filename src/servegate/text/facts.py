@@ -18,9 +18,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from servegate.text.dates import DATE, date_text
+from servegate.text.dates import DATE, date_text, may_hold_date
 from servegate.text.fences import fenced_blocks, without_blocks
 from servegate.text.json_facts import leaves
 from servegate.text.quantities import CURRENCIES, NUMBER, UNITS, WORD_NUMBER, WORDS, Quantity, quantity, word_quantity
@@ -109,8 +109,20 @@ _INVISIBLE = re.compile("[\u200b\u200e\u200f\u2060\u202a-\u202e\u2066-\u2069\u00
 _OTHER_DIGIT = re.compile(r"(?:(?![0-9])\d)+|(?:(?!\d)[\u00b2\u00b3\u00b9\u2070-\u2079\u2080-\u2089\u00bc-\u00be])+")
 _LIST_MARK = re.compile(r"^[ \t]*(?:\*\*)?([0-9]{1,3})[.)](?=[ \t]+\S)", re.MULTILINE)
 _CODE_TOKEN = re.compile(r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\w+|[^\w\s]+")
-_TOKEN = re.compile(r"\S+")
+_SPACE = re.compile(r"(\s+)")
+_SIGN = re.compile("[<>=!≤≥≠+*/×÷^x\u2212\u2013-]")
+"""Every operator holds one of these."""
 WORD = re.compile(r"\w+(?:['\u2019]\w+)?")
+
+
+def _suspect(word: str) -> bool:
+    """Whether a word may hold an identifier; answers use the same short words again and again."""
+    return _known_suspect(word) if len(word) <= 24 else _SUSPECT.search(word) is not None
+
+
+@lru_cache(maxsize=16_384)
+def _known_suspect(word: str) -> bool:
+    return _SUSPECT.search(word) is not None
 
 
 @dataclass
@@ -166,14 +178,16 @@ def _without_code(facts: Facts, text: str) -> str:
 
 
 def _read_prose(facts: Facts, text: str) -> None:
-    words = [word.casefold() for word in WORD.findall(text)]
-    known, ascii_only = set(words), text.isascii()
+    ascii_only = text.isascii()
+    words = WORD.findall(text.lower()) if ascii_only else [word.casefold() for word in WORD.findall(text)]
+    known = set(words)
     if len(words) <= FEW_WORDS:
         for word in words:
             if not word[0].isdigit():
                 facts.add(FactKind.ANSWER, word)
     facts.one = "one" in known
-    facts.negations = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
+    negating = {word for word in known if word in _NEGATIONS or word.endswith(_CONTRACTED)}
+    facts.negations = sum(map(negating.__contains__, words)) if negating else 0
     if not ascii_only:
         facts.negations += len(_NEGATING_CHARACTERS.findall(text))
         for match in _OTHER_DIGIT.finditer(text):
@@ -182,21 +196,33 @@ def _read_prose(facts: Facts, text: str) -> None:
         if word in _POLARITIES:
             facts.add(FactKind.NEGATION, word)
     text = _without_list_marks(text)
-    for match in DATE.finditer(text):
-        facts.add(FactKind.DATE, date_text(match), match[0])
-    text = DATE.sub(" ; ", text)
-    text = _TOKEN.sub(lambda match: _without_identifiers(facts, match[0]), text)
+    if may_hold_date(text):
+        for match in DATE.finditer(text):
+            facts.add(FactKind.DATE, date_text(match), match[0])
+        text = DATE.sub(" ; ", text)
+    text = _without_all_identifiers(facts, text)
     for match in NUMBER.finditer(text) if _DIGIT.search(text) else ():
         facts.quantities.setdefault(quantity(match), match[0].strip())
     for match in WORD_NUMBER.finditer(text) if not known.isdisjoint(WORDS) else ():
         facts.quantities.setdefault(word_quantity(match), match[0])
-    for match in _OPERATOR.finditer(text):
+    for match in _OPERATOR.finditer(text) if _SIGN.search(text) else ():
         sign = match[1] or match[2] or match[3]
         facts.add(FactKind.OPERATOR, _SAME_SIGN.get(sign, sign))
 
 
+def _without_all_identifiers(facts: Facts, text: str) -> str:
+    """Take identifiers out; each different word is looked at once, in the order of the text, since answers repeat words."""
+    words = text.split(" ")
+    changed: dict[str, str] = {}
+    for word in dict.fromkeys(words):
+        parts = _SPACE.split(word) if word.split() != [word] else [word]  # a line break may stand inside
+        if any(map(_suspect, parts)):
+            changed[word] = "".join(_without_identifiers(facts, part) if _suspect(part) else part for part in parts)
+    return " ".join([changed.get(word, word) for word in words]) if changed else text
+
+
 def _without_identifiers(facts: Facts, token: str) -> str:
-    return _IDENTIFIER.sub(lambda match: _identifier(facts, match[0]), token) if _SUSPECT.search(token) else token
+    return _IDENTIFIER.sub(lambda match: _identifier(facts, match[0]), token)
 
 
 def _identifier(facts: Facts, token: str) -> str:

@@ -19,6 +19,8 @@ try:
 except ImportError:  # pragma: no cover - interpreters for which cydifflib has no build
     _Matcher = difflib.SequenceMatcher
 
+LEAST, PROBE = 64, 8
+"""Shorter texts are matched at once; half the length of the piece that must stand only once."""
 MAX_CELLS = 25_000_000
 """Product of the two lengths. The matching is quadratic; this bounds one pair at about a third of a second."""
 
@@ -38,4 +40,54 @@ def similarity(left: str, right: str) -> float | None:
         return 1.0
     if len(left) * len(right) > MAX_CELLS:
         return None
-    return float(matcher(left, right).ratio())
+    return 2 * _matches(left, right) / (len(left) + len(right))
+
+
+def _matches(left: str, right: str) -> int:
+    """Return how many characters difflib's matching blocks hold.
+
+    difflib takes the longest common part first and goes on at both of its sides. Answers that differ in a few words share
+    one end that is longer than half of the shorter text; when it is surely the longest part (see `_is_longest`) it is cut
+    off, and what is left is small. The values stay difflib's own.
+    """
+    found = 0
+    while min(len(left), len(right)) >= LEAST and (end := _longest_end(left, right)):
+        if end > 0:
+            left, right = left[end:], right[end:]
+        else:
+            left, right = left[:end], right[:end]
+        found += abs(end)
+    return found + sum(block.size for block in matcher(left, right).get_matching_blocks())
+
+
+def _longest_end(left: str, right: str) -> int:
+    """Return the length of a common start, negative for a common end, that is the longest common part; else 0.
+
+    Let m be the shorter length. A common part of at least m/2 + PROBE characters covers the 2 * PROBE characters in the
+    middle of the shorter text wherever it lies. Where those stand only once in the longer text, all such parts lie on one
+    diagonal, so there is one, and a common start or end of that length is it.
+    """
+    shorter, longer = sorted((left, right), key=len)
+    needed, middle = len(shorter) // 2 + PROBE + 1, len(shorter) // 2
+    end = 0
+    if left[:needed] == right[:needed]:
+        end = _common(left, right)
+    elif left[-needed:] == right[-needed:]:
+        end = -_common(left[::-1], right[::-1])
+    if not end:
+        return 0
+    probe = shorter[middle - PROBE : middle + PROBE]
+    first = longer.find(probe)
+    return end if longer.find(probe, first + 1) < 0 else 0
+
+
+def _common(left: str, right: str) -> int:
+    """Return the number of equal characters at the start, by halving: comparing slices is fast, a loop is not."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

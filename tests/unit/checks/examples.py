@@ -55,7 +55,7 @@ def logprobs() -> Example:
 
 
 def prompts() -> Example:
-    same = prompts_evidence.evidence({"a": ["An answer.", "An answer."]}, {})
+    same = prompts_evidence.evidence({"a": ["An answer.", "An answer."]}, {}, filler=298)  # as many as rule out one point
     measurement = same.baseline.measurement
     assert isinstance(measurement, Measurement)
     return Example(PromptsSettings(), measurement, inputs=same.inputs)

@@ -113,7 +113,8 @@ def compared(found: Evidence[PromptsMeasurement], **limits: Any) -> Comparison:
 
 
 def judged(found: Evidence[PromptsMeasurement], **limits: Any) -> dict[str, Finding]:
-    """Return the findings by code."""
+    """Return the findings by code. What so few prompts can not rule out is left out, unless a test sets its limit."""
+    limits = {"unseen_increase_points": 100, **limits}
     settings = PromptsSettings(limits=Limits(**limits))
     comparison = CHECK.compare(found, settings)
     assert isinstance(comparison, Comparison)

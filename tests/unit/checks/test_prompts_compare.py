@@ -224,7 +224,7 @@ def test_a_round_of_contracts_alone_leaves_nothing_missing_and_stays_out_of_the_
     assert comparison.noise.baseline is not None
     assert (comparison.noise.baseline["rounds"], comparison.noise.baseline["pairs"]) == ([0, 1], 26)
     assert item(comparison, "q")["contract"]["candidate"] == {"kept": 4, "broken": 0, "open": 0}
-    assert CHECK.judge(comparison, PromptsSettings()) == ()
+    assert CHECK.judge(comparison, PromptsSettings.model_validate({"limits": {"unseen_increase_points": 15}})) == ()
     shown = CHECK.present(comparison, found, PromptsSettings(), ())
     assert shown.n == "26 prompts x 2 rounds, contracts 4 rounds"
     lost = contracts_only(found.candidate.measurement, {"q"}, (2, 3), lose=("q", 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from servegate.checks.prompts import CHECK
@@ -84,6 +86,52 @@ def test_many_prompts_show_a_small_increase_to_be_small() -> None:
 
 def test_fewer_degenerate_answers_are_no_finding_of_their_own() -> None:
     assert judged(evidence({"p": [LOOP] * 2}, {"p": ["sound"] * 2})) == {}
+
+
+@pytest.mark.parametrize(
+    ("filler", "limit", "withheld"), [(297, 1.0, True), (298, 1.0, False), (19, 1.0, True), (19, 15, False)]
+)
+def test_none_seen_among_few_is_not_none(filler: int, limit: float, withheld: bool) -> None:
+    said = {"p": ["x", "x"]}
+    found = judged(evidence(said, said, filler=filler), unseen_increase_points=limit)
+    assert severities(found) == ({"prompts/increase-not-ruled-out": "review"} if withheld else {})
+    if withheld and limit == 1.0:
+        assert "299 prompts without one rule out 1" in found["prompts/increase-not-ruled-out"].message
+
+
+def test_one_kind_that_rose_does_not_hide_that_the_other_is_not_ruled_out() -> None:
+    found = judged(evidence({"p": ["x", "x"]}, {"p": [LOOP, LOOP]}), unseen_increase_points=1.0)
+    assert found["prompts/increase-not-ruled-out"].message.startswith("cap hits did not increase")
+
+
+HALF, NEVER = [GOOD, BAD, GOOD, BAD], [BAD] * 4
+
+
+@pytest.mark.parametrize(
+    ("lost", "gained", "asked"),
+    [(1, 0, False), (2, 0, False), (3, 0, True), (5, 0, True), (6, 1, True), (5, 1, False), (5, 5, False), (2, 5, False)],
+)
+def test_contracts_kept_in_half_and_then_never_are_a_loss_when_there_are_several(lost: int, gained: int, asked: bool) -> None:
+    """2 of 4 against 0 of 4 was noise for each prompt, and so for all of them, until they were counted together."""
+    names = [f"p{number}" for number in range(lost + gained)]
+    before = {name: HALF if number < lost else NEVER for number, name in enumerate(names)}
+    after = {name: NEVER if number < lost else HALF for number, name in enumerate(names)}
+    found = judged(evidence(before, after, dict.fromkeys(names, JSON)), baseline_sound_share=0)
+    assert found.keys() == ({"prompts/contracts-lost"} if asked else set())
+    if asked:
+        one = found["prompts/contracts-lost"]
+        assert (one.severity, one.operator) == (Severity.REVIEW, "<=")
+        assert [ref.id for ref in one.evidence] == names[:lost]
+
+
+def test_contracts_that_are_coins_in_both_arms_are_rarely_asked_about() -> None:
+    random = Random(20)
+    asked = 0
+    for _ in range(150):
+        said = [{f"p{number}": [random.choice((GOOD, BAD)) for _ in range(4)] for number in range(12)} for _arm in range(2)]
+        found = judged(evidence(*said, dict.fromkeys(said[0], JSON), filler=9), baseline_sound_share=0)
+        asked += "prompts/contracts-lost" in found
+    assert asked <= 0.06 * 150 + 3 * (0.06 * 0.94 * 150) ** 0.5
 
 
 def test_cap_hits_never_fail_by_themselves() -> None:

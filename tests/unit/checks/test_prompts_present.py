@@ -58,7 +58,7 @@ def test_the_sentence_says_what_changed_beside_the_noise() -> None:
         "5 of 29 answers differ; the baseline differs from itself in 0 of 29, the candidate in 1 of 29; "
         "1 of 1 contract broken; 2 unread fact changes"
     )
-    assert one.noise == "baseline, round 0 against round 1: 0 of 29 differ; candidate, round 0 against round 1: 1 of 29 differ"
+    assert one.noise == "baseline, round 1 against round 2: 0 of 29 differ; candidate, round 1 against round 2: 1 of 29 differ"
     assert (one.n, one.outcome) == ("29 prompts x 2 rounds", Outcome.FAIL)
 
 
@@ -80,7 +80,7 @@ def test_every_prompt_has_a_row_and_classes_stand_beside_the_noise() -> None:
     assert len(table(blocks, "prompts").rows) == 29
     classes = table(blocks, "prompt-classes")
     assert [column.title for column in classes.columns] == [
-        "class", "candidate, round 0", "candidate, round 1", "baseline against itself", "candidate against itself",
+        "class", "candidate, round 1", "candidate, round 2", "baseline against itself", "candidate against itself",
     ]  # fmt: skip
     assert {row[0]: row[1:] for row in classes.rows}["contract broken"] == (1, 1, 0, 0)
     assert classes.rows[-1] == ("all pairs", 29, 29, 29, 29)
@@ -93,9 +93,10 @@ def test_every_prompt_has_a_row_and_classes_stand_beside_the_noise() -> None:
 def test_many_differences_are_folded_and_alike_answers_too() -> None:
     names = [f"p{number:02d}" for number in range(12)]
     one = section(evidence({n: [f"a {n}"] * 2 for n in names}, {n: [f"b {n}"] * 2 for n in names}))
-    assert len(pairs(one.blocks, folded=False)) == 8
+    assert len(pairs(one.blocks, folded=False)) == 5
     assert [fold.title for fold in one.blocks if isinstance(fold, Fold)] == [
-        "4 more answers that differ", "24 answers that are the same", "Every prompt as a table",
+        "7 more answers that differ", "24 answers that are the same", "Cap hits, lengths and where the answers part",
+        "Every prompt as a table",
     ]  # fmt: skip
 
 
@@ -135,6 +136,20 @@ def test_one_round_says_that_noise_is_not_known() -> None:
     assert "one round was measured" in one.noise
 
 
+def figures(blocks: tuple[Block, ...]) -> list[Figure]:
+    found = [block for block in blocks if isinstance(block, Figure)]
+    return found + [one for block in blocks if isinstance(block, Fold) for one in figures(block.blocks)]
+
+
+def test_contracts_that_the_arms_keep_alike_are_folded() -> None:
+    said = {"kept": ['{"a": 1}'] * 2, "broken": ['{"a": 1}'] * 2}
+    now = {**said, "broken": ["no"] * 2}
+    blocks = section(evidence(said, now, dict.fromkeys(said, JSON))).blocks
+    assert [row[0] for row in table(blocks, "prompt-contracts").rows] == ["broken"]
+    assert [row[0] for row in table(blocks, "prompt-contracts-alike").rows] == ["kept"]
+    assert "1 contract kept by both arms, or by neither" in [one.title for one in blocks if isinstance(one, Fold)]
+
+
 def test_the_curve_shows_where_answers_part_beside_each_arm_against_itself() -> None:
     def tokens(*ids: int) -> list[tuple[int, float, dict[int, float]]]:
         return [(one, -0.1, {one: -0.1}) for one in ids]
@@ -142,9 +157,9 @@ def test_the_curve_shows_where_answers_part_beside_each_arm_against_itself() -> 
     left = {"p": [Said("a b", tokens=tokens(1, 2))] * 2, "q": [Said("a b", tokens=tokens(1, 2))] * 2}
     right = {"p": [Said("a c", tokens=tokens(1, 3))] * 2, "q": [Said("a b", tokens=tokens(1, 2))] * 2}
     one = section(evidence(left, right))
-    figure = next(block for block in one.blocks if isinstance(block, Figure))
+    (figure,) = figures(one.blocks)
     points = {series.name: [(point.x, point.y) for point in series.points] for series in figure.series}
     assert points["baseline against candidate"] == [(0.0, 1.0), (2.0, 0.5)]
     assert points["baseline against itself"] == points["candidate against itself"] == [(0.0, 1.0), (2.0, 1.0)]
     same = evidence(left, left)
-    assert not any(isinstance(block, Figure) for block in section(same).blocks), "nothing parts, so there is no curve"
+    assert figures(section(same).blocks) == [], "nothing parts, so there is no curve"

@@ -18,6 +18,7 @@ RECORDED = json.loads((Path(__file__).parents[2] / "recorded" / "h200-chats.json
 
 
 def arm(name: str) -> dict[str, list[Said]]:
+    """Round 0 was asked one chat after the other; round 1 all at once, and there the server's logprobs were not kept."""
     first, second = RECORDED["arms"][name]
     return {one: [said(first[one], one, name), said(second[one] or first[one], one, None)] for one in RECORDED["prompts"]}
 
@@ -36,17 +37,28 @@ def fp8() -> Evidence[PromptsMeasurement]:
     return evidence(arm("bf16"), arm("fp8_per_channel"), filler=0)
 
 
-def test_classes_noise_and_autopsy_of_fp8_weights(fp8: Evidence[PromptsMeasurement]) -> None:
+def seen(counted: dict[str, Any]) -> dict[str, int]:
+    return {name: count for name, count in counted["classes"].items() if count}
+
+
+def test_classes_and_autopsy_of_fp8_weights_one_after_the_other_and_all_at_once(fp8: Evidence[PromptsMeasurement]) -> None:
     comparison = compared(fp8)
-    counted, noise = comparison.candidate, comparison.noise
     assert comparison.n == 24
-    assert (counted["classes"]["identical"], counted["differing"]) == (6, 18)
-    assert counted["divergence"] == {"coin_flip": 10, "lean": 8}
+    sequential, concurrent = comparison.candidate["by_round"]
+    assert (sequential["classes"]["identical"], sequential["differing"]) == (6, 18)
+    assert sequential["divergence"] == {"coin_flip": 10, "lean": 8}
+    assert seen(sequential) == {"identical": 6, "wording": 7, "changed_fact": 9, "not_comparable": 2}
+    assert seen(concurrent) == {"identical": 5, "wording": 6, "changed_fact": 10, "degenerate": 2, "not_comparable": 1}
+    assert concurrent["divergence"] == {}, "no logprobs of that round were recorded, so nothing is claimed"
+
+
+def test_each_arm_against_itself(fp8: Evidence[PromptsMeasurement]) -> None:
+    noise = compared(fp8).noise
     assert noise is not None
     assert noise.baseline is not None
     assert noise.candidate is not None
-    assert noise.baseline["classes"]["identical"] == 24
-    assert noise.candidate["classes"]["identical"] == 11
+    assert seen(noise.baseline) == {"identical": 24}
+    assert seen(noise.candidate) == {"identical": 11, "wording": 5, "changed_fact": 6, "degenerate": 2}
 
 
 def test_the_sentence_of_that_run(fp8: Evidence[PromptsMeasurement]) -> None:

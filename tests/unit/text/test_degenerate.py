@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servegate.text.degenerate import Kind, degeneration
+from servegate.text.degenerate import SHORT_CHARACTERS, Kind, _longest_periodic_end, _repeats_at_its_end, degeneration
 
 CODE = "def f(x):\n    if x:\n        return 1\n    return 0\n\n\nfor i in range(3):\n    print(f(i))\n"
 TABLE = "| name | size |\n|------|------|\n| a | 1 |\n| b | 2 |\n| c | 3 |\n" + "|------|------|\n" * 3
@@ -96,3 +96,13 @@ def test_megabytes_take_no_long_time() -> None:
     ):
         degeneration(text)
     assert time.perf_counter() - begin < 20
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.text("ab -", max_size=40), st.text("ab c", min_size=1, max_size=30), st.integers(2, 12), st.text("ab", max_size=5))
+def test_the_quick_look_never_misses_a_loop(start: str, unit: str, times: int, rest: str) -> None:
+    """What the whole search would call a loop always passes the look that comes before it."""
+    text = (start + unit * times + rest).rstrip()
+    length, period = _longest_periodic_end(text)
+    if len(text) >= SHORT_CHARACTERS and length >= SHORT_CHARACTERS and period:
+        assert _repeats_at_its_end(text)

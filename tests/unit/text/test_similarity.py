@@ -20,6 +20,17 @@ def test_equals_difflib(left: str, right: str) -> None:
     assert similarity(left, right) == pytest.approx(expected, abs=1e-12)
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(["ab", "ba", "a ", "xyz "]), min_size=30, max_size=90), st.data())
+def test_a_shared_end_that_is_cut_off_first_leaves_the_value_as_it_is(words: list[str], data: st.DataObject) -> None:
+    """Texts of few letters repeat themselves, so the longest common part may lie elsewhere: then nothing is cut off."""
+    other = list(words)
+    for _ in range(data.draw(st.integers(1, 3))):
+        other[data.draw(st.integers(0, len(other) - 1))] = data.draw(st.sampled_from(["", "q", "ab", "abab"]))
+    left, right = "".join(words), "".join(other)
+    assert similarity(left, right) == difflib.SequenceMatcher(None, left, right, autojunk=False).ratio()
+
+
 def test_long_texts_of_few_characters_are_not_junk() -> None:
     left = "The total is 42. " * 18
     assert similarity(left, "So: " + left) == pytest.approx(0.9935, abs=1e-4)

@@ -7,7 +7,7 @@ happen to be left is a score of something else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from servegate.checks.accuracy.record import AccuracyMeasurement, Response, Row
 from servegate.domain.evidence import ItemStatus
@@ -149,6 +149,20 @@ def pair_with_itself(arm: AccuracyMeasurement) -> tuple[PairedRound, ...]:
     numbers = sorted(rounds)
     following = {number: numbers[index + 1] for index, number in enumerate(numbers[:-1])}
     return tuple(pair_rounds(rounds[first], rounds[second], first, second) for first, second in following.items())
+
+
+def judgeable(rounds: Iterable[PairedRound], judged: Mapping[str, str]) -> tuple[PairedRound, ...]:
+    """Take out pairs of a task that is not recorded, or without a score under its judged filter: they are unpaired."""
+    found = []
+    for paired in rounds:
+        kept = tuple(
+            pair
+            for pair in paired.pairs
+            if (name := judged.get(pair.task)) is not None and name in pair.left.rows and name in pair.right.rows
+        )
+        lost = paired.unpaired.hash_differs + len(paired.pairs) - len(kept)
+        found.append(replace(paired, pairs=kept, unpaired=paired.unpaired.model_copy(update={"hash_differs": lost})))
+    return tuple(found)
 
 
 def total_unpaired(rounds: Iterable[PairedRound]) -> Unpaired:

@@ -6,10 +6,11 @@ all of them.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from servegate.checks.contract import Inputs
-from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.evidence import ItemStatus, Measurement, absent
 from servegate.domain.records import Record
 
 
@@ -105,3 +106,22 @@ class AccuracyMeasurement(Measurement):
     rows: tuple[Row, ...]
     documents: tuple[Document, ...] = ()
     passes: tuple[Pass, ...] = ()
+
+    def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
+        """Return which questions lack a score or an answer in a planned round.
+
+        A question is known by the record of its document, by any round that has it, and for a local task by its file.
+        """
+        rows = {(row.task, row.doc_id, row.round, row.filter) for row in self.rows}
+        answers = {(one.task, one.doc_id, one.round) for one in self.responses}
+        known = {(one.task, one.doc_id) for one in self.documents} | {key[:2] for key in rows} | {key[:2] for key in answers}
+        local = inputs.tasks if isinstance(inputs, AccuracyInputs) else ()
+        known |= {(task.task, number) for task in local for number in range(len(task.questions))}
+        filters = {task.task: task.filters for task in self.tasks}
+        questions = [(*question, step) for step in steps for question in sorted(known)]
+        return (
+            *absent("planned rounds", steps, (row.round for row in self.rows)),
+            *absent("planned answers", questions, answers),
+            *absent("planned scores", [(*one, name) for one in questions for name in filters.get(one[0], ())], rows),
+            *absent("tasks of the answers", (task for task, _ in sorted(known)), filters),
+        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from servegate.checks.contract import Inputs
 from servegate.checks.prompts.records import Prompt
-from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.evidence import ItemStatus, Measurement, absent
 from servegate.domain.records import Record
 
 CORPUS = "corpus"
@@ -97,6 +98,9 @@ class LogprobsMeasurement(Measurement):
     """
 
     SAMPLES: ClassVar[tuple[str, ...]] = ("windows", "samples", "passes")
+    COLUMNS: ClassVar[dict[str, tuple[str, int]]] = {
+        "token_id": ("iu", 1), "logprob": ("f", 1), "rank": ("iu", 1), "top_id": ("iu", 2), "top_logprob": ("f", 2),
+    }  # fmt: skip
 
     windows: tuple[Window, ...]
     samples: tuple[Sample, ...] = ()
@@ -116,3 +120,23 @@ class LogprobsMeasurement(Measurement):
         if len(lengths) != 1 or needed > max(lengths) or any(item.first_row < 0 or item.rows < 0 for item in items):
             raise ValueError(f"windows and samples need {needed} rows, the columns have {sorted(lengths)}")
         return self
+
+    def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
+        """Return which planned windows, and which samples of a scoring, are not held."""
+        given = inputs.windows if isinstance(inputs, LogprobsInputs) else ()
+        windows = dict.fromkeys([*(one.window_id for one in given), *(one.window_id for one in self.windows)])
+        scorings = {one.scoring for one in self.samples}
+        samples = dict.fromkeys(one.sample_id for one in self.samples)
+        return (
+            *absent("planned rounds", steps, (one.round for one in self.windows)),
+            *absent(
+                "planned windows",
+                [(name, step) for step in steps for name in windows],
+                [(one.window_id, one.round) for one in self.windows],
+            ),
+            *absent(
+                "samples",
+                [(name, scoring) for name in samples for scoring in sorted(scorings)],
+                [(one.sample_id, one.scoring) for one in self.samples],
+            ),
+        )

@@ -29,11 +29,17 @@ from servegate.checks.prompts.findings import (
 )
 from servegate.checks.prompts.records import PromptsMeasurement
 from servegate.checks.prompts.settings import Limits, PromptsSettings
-from servegate.checks.prompts.tally import ContractState
+from servegate.checks.prompts.tally import ContractState, drop_of, kept_of
 from servegate.domain.evidence import NotMeasured
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
+from servegate.stats.intervals import questions_needed
+from servegate.stats.paired import mcnemar_one_sided
+from servegate.stats.pooled import stratified_one_sided
 
 DEGENERATE = "degenerate"
+LOST_PROMPTS_P, LOST_ROUNDS_P = 0.05, 0.01
+"""Chances at which contracts that were kept less often ask for a person. Rounds of one prompt may be copies, so less is
+believed of them; prompts are independent. Of harmless changes at most .05 + .01 are asked about."""
 FAILURES = ("failed", "timeout", "skipped")
 
 Rule = Callable[[Comparison, Limits], Finding | None]
@@ -215,6 +221,62 @@ def _increase(comparison: Comparison, name: str, what: str, limit: float, *, fai
     return None
 
 
+def _unseen(comparison: Comparison, limits: Limits) -> Finding | None:
+    """None seen among n prompts is not none: what n can not rule out stays possible."""
+    names = {"degenerate": "degenerate answers", "cap_hits": "cap hits"}
+    found_for = {name: comparison.estimates.get(f"{name}_increase") for name in names}
+    if all(estimate is not None and estimate.value > 0 for estimate in found_for.values()):
+        return None  # each is told by its own rule
+    limit = limits.unseen_increase_points
+    bounds = {
+        name: 100.0 if estimate is None or estimate.high is None else estimate.high
+        for name, estimate in found_for.items()
+        if estimate is None or estimate.value <= 0
+    }
+    open_ = {name: high for name, high in bounds.items() if high >= limit}
+    if not open_:
+        return None
+    most = max(open_.values())
+    what = " and ".join(names[name] for name in open_)
+    needed = questions_needed(limit / 100, 0.0, 0.05)
+    return found(
+        "increase-not-ruled-out",
+        Severity.REVIEW,
+        f"{what} did not increase, and {comparison.n} prompts leave up to {most:.1f} points possible; {needed} prompts without "
+        f"one rule out {limit:g} (or accept more: `limits.unseen_increase_points`)",
+        rule="upper 95 % of an increase that was not seen (points)",
+        value=most,
+        operator=">=",
+        limit=limit,
+    )
+
+
+def _contracts_lost(comparison: Comparison, _limits: Limits) -> Finding | None:
+    """A contract kept in half of the rounds and then never is noise by itself; many of them are a loss."""
+    items = [item for item in comparison.items if item["contract"]]
+    tables = {item["prompt_id"]: kept_of(item["contract"]) for item in items}
+    lost = [item for item in items if drop_of(tables[item["prompt_id"]]) > 0]
+    gained = sum(drop_of(table) < 0 for table in tables.values())
+    by_prompts = mcnemar_one_sided(len(lost), gained)
+    by_rounds = stratified_one_sided(tuple(tables.values()))
+    if by_prompts > LOST_PROMPTS_P and by_rounds > LOST_ROUNDS_P:
+        return None
+    rounds = [sum(getattr(table, name) for table in tables.values()) for name in ("baseline", "candidate")]
+    said = f"the candidate kept its contracts in {rounds[1]} rounds, the baseline in {rounds[0]}"
+    message = f"{said}: {len(lost)} prompts lost and {gained} gained, more than chance leaves: {named(lost)}"
+    prompts_decide = by_prompts <= LOST_PROMPTS_P
+    return found(
+        "contracts-lost",
+        Severity.REVIEW,
+        message,
+        refs(lost),
+        rule=f"one-sided exact p over {'prompts' if prompts_decide else 'rounds within prompts'}",
+        value=by_prompts if prompts_decide else by_rounds,
+        operator="<=",
+        limit=LOST_PROMPTS_P if prompts_decide else LOST_ROUNDS_P,
+    )
+
+
 def _few_prompts(comparison: Comparison, limits: Limits) -> Finding | None:
     if comparison.n >= limits.fewest_prompts:
         return None
@@ -278,7 +340,7 @@ def _accepted(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 RULES: tuple[Rule, ...] = (
     _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, _contract_broken,
-    _contract_unstable, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _length_ratio, _unread, _accepted,
-    sampled.lost_evidence, sampled.worse,
+    _contract_unstable, _contracts_lost, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _unseen,
+    _length_ratio, _unread, _accepted, sampled.lost_evidence, sampled.worse,
     asking.template_differs, asking.parser_past, asking.reasoning_moved, asking.toggles, asking.cached_tokens, asking.stop_ids,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Showing: one sentence, the classes beside the noise, the contracts, and the answers in the order in which to read them."""
+"""Showing: one sentence, the classes beside the noise, the answers in the order in which to read them, then the rest folded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from servegate.domain.blocks import Block, Fact, Facts, Figure, Fold, Point, Sec
 from servegate.domain.judgement import Comparison, Finding, outcome_of
 from servegate.domain.records import Json
 
-OPEN_PAIRS = 8
+OPEN_PAIRS = 5
 """Pairs that are open at once; the others are behind a fold."""
 MOST_PAIRS = 500
 ALL_SHOWN_UP_TO = 2_000
@@ -49,12 +49,11 @@ def present(
         blocks=(
             *remarks(findings),
             class_table(comparison),
+            *_reading(queue, evidence),
             *contract_table(comparison.items),
             *sampled.blocks(comparison, evidence),
             *batching.blocks(comparison),
-            _facts(comparison),
-            *_curve(comparison),
-            *_reading(queue, evidence),
+            Fold(title="Cap hits, lengths and where the answers part", blocks=(_facts(comparison), *_curve(comparison))),
             prompt_table(queue),
         ),
     )
@@ -99,7 +98,9 @@ def _noise(comparison: Comparison) -> str:
             said.append(f"{arm}: {comparison.noise.reason or 'not measured'}")
         else:
             first, second = half["rounds"]
-            said.append(f"{arm}, round {first} against round {second}: {half['differing']} of {half['answered']} differ")
+            said.append(
+                f"{arm}, round {first + 1} against round {second + 1}: {half['differing']} of {half['answered']} differ"
+            )
     return "; ".join(said)
 
 

@@ -42,8 +42,8 @@ def pair_block(item: dict[str, Json], texts: Texts, question: str, class_words: 
     why = f": {item['reason']}" if item["reason"] else ""
     return Pair(
         title=f"{item['prompt_id']} · {class_words[AnswerClass(item['class'])]}{why}",
-        left_title=f"baseline, round {item['round']}",
-        right_title=f"candidate, round {item['round']}",
+        left_title=f"baseline, round {item['round'] + 1}",
+        right_title=f"candidate, round {item['round'] + 1}",
         left=part.left,
         right=part.right,
         left_marks=part.left_marks,

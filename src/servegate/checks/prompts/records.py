@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from servegate.checks.contract import Inputs
-from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.evidence import ItemStatus, Measurement, absent
 from servegate.domain.records import Json, Record
 
 
@@ -115,6 +116,9 @@ class PromptsMeasurement(Measurement):
     """
 
     SAMPLES: ClassVar[tuple[str, ...]] = ("rounds", "answers", "passes", "sampled", "sequential")
+    COLUMNS: ClassVar[dict[str, tuple[str, int]]] = {
+        "token_id": ("iu", 1), "logprob": ("f", 1), "top_id": ("iu", 2), "top_logprob": ("f", 2),
+    }  # fmt: skip
 
     rounds: tuple[Round, ...]
     answers: tuple[Answer, ...]
@@ -130,10 +134,32 @@ class PromptsMeasurement(Measurement):
             keys = {(answer.prompt_id, answer.round) for answer in answers}
             if len(keys) != len(answers):
                 raise ValueError("two answers have the same prompt id and round")
-        if self.columns:
-            lengths = {len(column) for column in self.columns.values()}
-            needed = max((answer.first_row + answer.rows for answer in self.answers), default=0)
-            first = min((answer.first_row for answer in self.answers), default=0)
-            if len(lengths) != 1 or needed > max(lengths) or first < 0:
-                raise ValueError(f"answers need {needed} rows, the columns have {sorted(lengths)}")
+        if len({one.round for one in self.rounds}) != len(self.rounds):
+            raise ValueError("two rounds have the same number")
+        if unlisted := sorted({answer.round for answer in self.answers} - {one.round for one in self.rounds}):
+            raise ValueError(f"there are answers of round {unlisted[0]}, which is not among the rounds")
+        lengths = {len(column) for column in self.columns.values()} or {0}
+        needed = max((answer.first_row + answer.rows for answer in self.answers), default=0)
+        if len(lengths) != 1 or needed > max(lengths) or any(one.first_row < 0 or one.rows < 0 for one in self.answers):
+            raise ValueError(f"answers need {needed} rows, the columns have {sorted(lengths)}")
+        if self.columns and self.columns["top_id"].shape != self.columns["top_logprob"].shape:
+            raise ValueError("the columns 'top_id' and 'top_logprob' differ in shape")
         return self
+
+    def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
+        """Return which planned answers are not held. Rounds past the gate's ask only prompts with a contract.
+
+        The last steps are the passes beside the rounds; one that is missing makes a round look missing.
+        """
+        prompts = inputs.prompts if isinstance(inputs, PromptsInputs) else ()
+        held = any(prompt.expect for prompt in prompts)
+        planned = steps[: max(len(steps) - len(self.passes), 0)]
+        expected = [(prompt.id, step) for step in planned for prompt in prompts if step < rounds or prompt.expect or not held]
+        answers = {(answer.prompt_id, answer.round) for answer in self.answers}
+        beside = {"sampled": len(self.sampled), "sequential": len(self.sequential)}
+        lost = {name: sum(one.answers for one in self.passes if one.name == name) - count for name, count in beside.items()}
+        return (
+            *absent("planned rounds or passes", planned, (one.round for one in self.rounds)),
+            *absent("planned answers", expected, answers),
+            *(f"{count} {name} answers are not there" for name, count in lost.items() if count > 0),
+        )

@@ -30,6 +30,9 @@ STATE_WORDS = {
     ContractState.NOT_JUDGED: "not judged",
 }
 
+TELLING = frozenset((ContractState.CONFIRMED, ContractState.UNSTABLE, ContractState.MENDED, ContractState.NOISE))
+"""States in which the arms, or rounds of one arm, differ; the others are folded."""
+
 Item = dict[str, Json]
 
 
@@ -37,7 +40,7 @@ def class_table(comparison: Comparison) -> Table:
     """Return the classes of every round between the arms, and of each arm against itself."""
     counted, noise = comparison.candidate, comparison.noise
     halves = [
-        (f"candidate, round {one['round']}", one) for one in counted["by_round"] if one["round"] in counted["full_rounds"]
+        (f"candidate, round {one['round'] + 1}", one) for one in counted["by_round"] if one["round"] in counted["full_rounds"]
     ]
     halves += [
         (f"{arm} against itself", half)
@@ -61,31 +64,43 @@ def contract_table(items: Sequence[Item]) -> list[Block]:
         return []
     order = list(STATE_WORDS)
     held.sort(key=lambda item: (order.index(ContractState(item["contract"]["state"])), item["prompt_id"]))
-    return [
-        Table(
-            name="prompt-contracts",
-            title="Contracts",
-            columns=(
-                Column(title="prompt", code=True),
-                Column(title="expects"),
-                Column(title="what became of it"),
-                Column(title="baseline kept"),
-                Column(title="candidate kept"),
-                Column(title="why"),
-            ),
-            rows=tuple(
-                (
-                    item["prompt_id"],
-                    ", ".join(item["contract"]["kinds"]),
-                    STATE_WORDS[ContractState(item["contract"]["state"])],
-                    _of_judged(item["contract"]["baseline"]),
-                    _of_judged(item["contract"]["candidate"]),
-                    item["contract"]["why"],
-                )
-                for item in held
-            ),
+    telling = [item for item in held if ContractState(item["contract"]["state"]) in TELLING]
+    rest = [item for item in held if item not in telling]
+    blocks: list[Block] = []
+    if telling:
+        blocks.append(_contract_table("prompt-contracts", "Contracts that the arms keep differently", telling))
+    if rest:
+        table = _contract_table("prompt-contracts-alike", "Contracts kept by both arms, or by neither", rest)
+        blocks.append(
+            Fold(title=f"{len(rest)} contract{'' if len(rest) == 1 else 's'} kept by both arms, or by neither", blocks=(table,))
         )
-    ]
+    return blocks
+
+
+def _contract_table(name: str, title: str, held: Sequence[Item]) -> Table:
+    return Table(
+        name=name,
+        title=title,
+        columns=(
+            Column(title="prompt", code=True),
+            Column(title="expects"),
+            Column(title="what became of it"),
+            Column(title="baseline kept"),
+            Column(title="candidate kept"),
+            Column(title="why"),
+        ),
+        rows=tuple(
+            (
+                item["prompt_id"],
+                ", ".join(item["contract"]["kinds"]),
+                STATE_WORDS[ContractState(item["contract"]["state"])],
+                _of_judged(item["contract"]["baseline"]),
+                _of_judged(item["contract"]["candidate"]),
+                item["contract"]["why"],
+            )
+            for item in held
+        ),
+    )
 
 
 def _of_judged(tally: dict[str, int]) -> str:
@@ -115,7 +130,7 @@ def _prompt_row(item: Item) -> tuple[Cell, ...]:
         item["category"],
         CLASS_WORDS[AnswerClass(item["class"])],
         item["reason"],
-        item["round"],
+        item["round"] + 1,
         STATE_WORDS[ContractState(contract["state"])] if contract else None,
         item["similarity"],
         parting.get("token"),

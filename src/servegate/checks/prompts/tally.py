@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from servegate.checks.prompts.classes import Reading
 from servegate.domain.records import Json
+from servegate.stats.pooled import Kept
 
 RELIABLE_SHARE = 0.75
 """A contract that the baseline keeps less often than this is its own noise; from there to `LOST_SHARE` is worth a look."""
@@ -76,6 +77,19 @@ def contract_state(baseline: Counts, candidate: Counts, confirm_rounds: int) -> 
     if baseline.broken or candidate.broken:
         return ContractState.NOISE
     return ContractState.NOT_JUDGED if baseline.open or candidate.open else ContractState.KEPT
+
+
+def kept_of(contract: dict[str, Json]) -> Kept:
+    """Return the rounds of one prompt as a table; open rounds are no evidence and left out."""
+    before, after = contract["baseline"], contract["candidate"]
+    return Kept(before["kept"], before["kept"] + before["broken"], after["kept"], after["kept"] + after["broken"])
+
+
+def drop_of(table: Kept) -> float:
+    """Return by how much the share of kept rounds fell; 0 when a side has no judged round."""
+    if not table.baseline_of or not table.candidate_of:
+        return 0.0
+    return table.baseline / table.baseline_of - table.candidate / table.candidate_of
 
 
 def share(readings: Sequence[Reading], holds: Callable[[Reading], bool]) -> float | None:

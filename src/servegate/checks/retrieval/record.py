@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from servegate.checks.contract import Inputs
-from servegate.domain.evidence import ItemStatus, Measurement
+from servegate.domain.evidence import ItemStatus, Measurement, absent
 from servegate.domain.records import Record
 
 
@@ -69,3 +70,16 @@ class RetrievalMeasurement(Measurement):
         if len({(answer.prompt_id, answer.round) for answer in self.answers}) != len(self.answers):
             raise ValueError("two answers have the same prompt id and round")
         return self
+
+    def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
+        """Return which planned answers are not held."""
+        given = inputs.prompts if isinstance(inputs, RetrievalInputs) else ()
+        known = dict.fromkeys([*(one.id for one in given), *(one.prompt_id for one in self.answers)])
+        return (
+            *absent("planned rounds", steps, (one.round for one in self.answers)),
+            *absent(
+                "planned answers",
+                [(name, step) for step in steps for name in known],
+                [(one.prompt_id, one.round) for one in self.answers],
+            ),
+        )

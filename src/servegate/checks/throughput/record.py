@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from servegate.domain.evidence import Measurement
+from servegate.domain.evidence import Measurement, absent
 from servegate.domain.workload import LoadResult
 
 
@@ -38,3 +39,15 @@ class ThroughputMeasurement(Measurement):
     SAMPLES: ClassVar[tuple[str, ...]] = ("points",)
 
     points: tuple[LoadPoint, ...]
+
+    def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
+        """Return which windows are not held: each planned block has one at every concurrency."""
+        concurrencies = sorted({point.concurrency for point in self.points})
+        return (
+            *absent("planned blocks of load", steps, (point.block for point in self.points)),
+            *absent(
+                "planned windows of load",
+                [(concurrency, step) for step in steps for concurrency in concurrencies],
+                [(point.concurrency, point.block) for point in self.points],
+            ),
+        )
