@@ -194,8 +194,9 @@ def _too_few(validity: Validity, limits: Limits) -> bool:
 def _what_would_settle(comparison: Comparison, limits: Limits) -> str:
     """Say how many more questions like these would decide, whichever way is nearer."""
     drop, sd = comparison.estimates["drop"].value / 100, comparison.estimates["drop_sd"].value / 100
+    passing = questions_needed(limits.pass_drop_points / 100 - drop, sd, PASS_ALPHA)
     needed = [
-        questions_needed(limits.pass_drop_points / 100 - drop, sd, PASS_ALPHA),
+        None if passing is None else max(passing, limits.smallest_n),
         questions_needed(drop - limits.fail_drop_points / 100, sd, FAIL_ALPHA),
     ]
     total = min(count for count in needed if count is not None)
