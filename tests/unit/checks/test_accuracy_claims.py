@@ -63,7 +63,15 @@ def test_a_baseline_that_gets_hardly_anything_right_proves_nothing() -> None:
     _, found, outcome = judged(two_rounds([1.0] * 3 + [0.0] * 517), two_rounds([0.0] * 519 + [1.0]))
     assert outcome is Outcome.REVIEW
     assert found["weak-baseline"].limit == pytest.approx(10.0)
-    assert "0.6 % right" in found["weak-baseline"].message
+    assert "gsm8k: the baseline gets 0.6% right" in found["weak-baseline"].message
+
+
+def test_a_task_that_the_baseline_cannot_do_lends_no_weight_to_another() -> None:
+    """Two thousand questions that nobody can lose would make up the number that a policy asks for."""
+    strong, weak = two_rounds(pattern(600)), renamed(two_rounds([1.0] * 12 + [0.0] * 1988), "weak")
+    _, found, outcome = judged(merged(strong, weak), merged(strong, weak))
+    assert found["weak-baseline"].message.startswith("weak: ")
+    assert outcome is Outcome.REVIEW
 
 
 @pytest.mark.parametrize(

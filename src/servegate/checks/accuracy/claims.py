@@ -127,19 +127,26 @@ def _p_of(task: TaskDrop, limits: Limits) -> float:
 
 
 def soundness(comparison: Comparison, between: Contrast, settings: AccuracySettings) -> tuple[Finding, ...]:
-    """Say when a margin in points means nothing for this baseline: it can hardly do the tasks, or it does nearly all."""
+    """Say when a margin in points means nothing for this baseline: it can hardly do a task, or it does nearly all.
+
+    Each task must be one that the baseline can do: a task that it cannot do only adds questions that nobody can lose.
+    """
     limits, baseline, drop = settings.limits, comparison.estimates["accuracy_baseline"], comparison.estimates["drop"]
+    chances = {task.name: task.chance for task in settings.tasks}
     found = []
-    floor = 100 * _chance(between, settings) + max(limits.pass_drop_points / limits.margin_share, HARNESS_FLOOR)
-    if _low(baseline) < floor:
+    for task in between.tasks:
+        floor = 100 * chances.get(task.task, 0.0) + max(limits.pass_drop_points / limits.margin_share, HARNESS_FLOOR)
+        if task.baseline is None or task.baseline_low is None or 100 * task.baseline_low >= floor:
+            continue
         found.append(
             made(
                 "weak-baseline",
                 Severity.REVIEW,
-                f"the baseline gets {baseline.value:.1f} % right (95 %: at least {_low(baseline):.1f} %): a margin of "
-                f"{limits.pass_drop_points:g} points would be more than {limits.margin_share:.0%} of what it can do beyond "
+                f"{task.task}: the baseline gets {task.baseline:.1%} right (95 %: at least {task.baseline_low:.1%}): a margin "
+                f"of {limits.pass_drop_points:g} points would be more than {limits.margin_share:.0%} of what it can do beyond "
                 f"guessing, or its right answers may be luck; PASS needs {floor:.1f} %. Choose a task that the model can do",
-                rule="baseline accuracy, lower 95 %, percent", value=_low(baseline), operator="<", limit=floor,
+                rule=f"baseline accuracy in {task.task}, lower 95 %, percent", value=100 * task.baseline_low, operator="<",
+                limit=floor,
             )
         )  # fmt: skip
     wrong = 100 - baseline.value
@@ -157,14 +164,6 @@ def soundness(comparison: Comparison, between: Contrast, settings: AccuracySetti
             )
         )  # fmt: skip
     return tuple(found)
-
-
-def _chance(between: Contrast, settings: AccuracySettings) -> float:
-    """Return the share that guessing gets right, over all questions."""
-    chances = {task.name: task.chance for task in settings.tasks}
-    sizes = {task.task: task.left_out.n for task in between.tasks if task.left_out is not None}
-    total = sum(sizes.values())
-    return sum(chances.get(name, 0.0) * n for name, n in sizes.items()) / total if total else 0.0
 
 
 def smoke(comparison: Comparison, between: Contrast, validity: Validity, limits: Limits) -> tuple[Finding, ...]:

@@ -79,6 +79,8 @@ class TaskDrop(Record):
 
     task: str
     baseline: float | None
+    baseline_low: float | None
+    """Lower end of the 95 % interval."""
     candidate: float | None
     left_out: Spread | None
     against: Spread | None
