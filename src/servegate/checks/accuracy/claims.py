@@ -10,7 +10,7 @@ from __future__ import annotations
 from servegate.checks.accuracy.contrast import Contrast, TaskDrop, Validity
 from servegate.checks.accuracy.estimates import FAIL_ALPHA, PASS_ALPHA
 from servegate.checks.accuracy.faults import CHECK_NAME, made
-from servegate.checks.accuracy.kinds import RIGHT_TO_WRONG
+from servegate.checks.accuracy.kinds import RIGHT_TO_WRONG, cut_kind
 from servegate.checks.accuracy.settings import AccuracySettings, Limits
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Severity
 from servegate.stats.intervals import never_seen_bound, questions_needed
@@ -28,21 +28,25 @@ def pooled(comparison: Comparison, validity: Validity, limits: Limits) -> tuple[
     """Judge the drop over all questions."""
     held = comparison.estimates.get("drop_for_candidate_99")
     drop = comparison.estimates.get("drop")
-    if drop is not None and _high(drop) < limits.pass_drop_points:
-        return _inside(comparison, drop, limits)
-    if held is not None and _low(held) > limits.fail_drop_points and not _too_few(validity, limits):
+    inside = drop is not None and _high(drop) < limits.pass_drop_points
+    # Where only whole answers are inside the margin, many of the others must have been lost to say FAIL: more than the margin.
+    limit = limits.pass_drop_points if inside else limits.fail_drop_points
+    if held is not None and _low(held) > limit and not _too_few(validity, limits):
         return (
             made(
                 "drop",
                 Severity.FAIL,
-                f"accuracy fell by {held.value:.2f} points, with 99 % confidence by more than {_low(held):.2f}; "
+                f"accuracy fell by {held.value:.2f} points, with 99 % confidence by more than {_low(held):.2f}"
+                f"{', with the answers that were cut as they were scored' if inside or drop is None else ''}; "
                 f"{validity.worse_questions} questions got worse, {validity.better_questions} better",
                 rule="lower 99 % of the drop, points, every doubt for the candidate", value=_low(held), operator=">",
-                limit=limits.fail_drop_points, evidence=_flipped(comparison),
+                limit=limit, evidence=_flipped(comparison),
             ),
         )  # fmt: skip
     if drop is None:
         return ()
+    if inside:
+        return _inside(comparison, drop, limits)
     return (
         made(
             "drop-open",
@@ -206,7 +210,8 @@ def _what_would_settle(comparison: Comparison, limits: Limits) -> str:
 
 
 def _flipped(comparison: Comparison, task: str | None = None) -> tuple[EvidenceRef, ...]:
-    lost = [item for item in comparison.items if item["kind"] == RIGHT_TO_WRONG and task in (None, item["task"])]
+    kinds = (RIGHT_TO_WRONG, cut_kind(RIGHT_TO_WRONG))
+    lost = [item for item in comparison.items if item["kind"] in kinds and task in (None, item["task"])]
     steady = sorted(lost, key=lambda item: item["extraction_suspect"])
     return tuple(EvidenceRef(check=CHECK_NAME, id=item["id"], step=item["round"]) for item in steady[:MOST_REFS])
 
