@@ -156,7 +156,7 @@ def soundness(comparison: Comparison, between: Contrast, settings: AccuracySetti
     wrong = 100 - baseline.value
     allowed = max(wrong, limits.ceiling_points)
     worst = max(_high(drop), _high(comparison.estimates["drop_against_candidate"]))
-    if allowed < limits.pass_drop_points and allowed <= worst < limits.pass_drop_points:
+    if allowed <= worst < limits.pass_drop_points:
         found.append(
             made(
                 "ceiling",
