@@ -63,7 +63,15 @@ def test_a_baseline_that_gets_hardly_anything_right_proves_nothing() -> None:
     _, found, outcome = judged(two_rounds([1.0] * 3 + [0.0] * 517), two_rounds([0.0] * 519 + [1.0]))
     assert outcome is Outcome.REVIEW
     assert found["weak-baseline"].limit == pytest.approx(10.0)
-    assert "0.6 % right" in found["weak-baseline"].message
+    assert "gsm8k: the baseline gets 0.6% right" in found["weak-baseline"].message
+
+
+def test_a_task_that_the_baseline_cannot_do_lends_no_weight_to_another() -> None:
+    """Two thousand questions that nobody can lose would make up the number that a policy asks for."""
+    strong, weak = two_rounds(pattern(600)), renamed(two_rounds([1.0] * 12 + [0.0] * 1988), "weak")
+    _, found, outcome = judged(merged(strong, weak), merged(strong, weak))
+    assert found["weak-baseline"].message.startswith("weak: ")
+    assert outcome is Outcome.REVIEW
 
 
 @pytest.mark.parametrize(
@@ -223,10 +231,23 @@ def test_a_candidate_that_rambles_until_it_is_cut_fails() -> None:
     comparison, found, outcome = judged(*arms)
     assert comparison.n == 0
     assert found["drop"].severity is Severity.FAIL
+    assert "cut as they were scored" in found["drop"].message
+    assert len(found["drop"].evidence) == 100
     assert outcome is Outcome.FAIL
     stopped = stop(evidence(*arms), SETTINGS)
     assert stopped is not None
     assert stopped.code == "accuracy/drop"
+
+
+def test_a_candidate_that_rambles_in_a_tenth_of_its_answers_fails_although_the_others_are_as_good() -> None:
+    scores = pattern(1319)
+    wrong = [0.0 if doc_id < 132 else score for doc_id, score in enumerate(scores)]
+    cut = {(number, doc_id): ItemStatus.TRUNCATED for number in (0, 1) for doc_id in range(132)}
+    comparison, found, outcome = judged(two_rounds(scores), arm(wrong, wrong, lost=cut))
+    assert comparison.estimates["drop"].value == 0
+    assert (found["drop"].severity, found["drop"].limit) == (Severity.FAIL, 2.5)
+    assert {item["kind"] for item in comparison.items} == {"right_to_wrong_cut"}
+    assert outcome is Outcome.FAIL
 
 
 def test_a_baseline_that_never_answers_is_a_broken_baseline() -> None:

@@ -69,11 +69,12 @@ def run(
     step: int = 0,
     inputs: AccuracyInputs | None = None,
     baseline: AccuracyMeasurement | None = None,
+    arm: str = "baseline",
     **facts: object,
 ) -> tuple[AccuracyMeasurement, list[int]]:
     advanced: list[int] = []
     probes = Probes(cast(Completions, None), cast(LoadGenerator, None), evaluator)
-    context = MeasureContext("baseline", step, engine_facts(**facts), inputs, baseline, advanced.append)
+    context = MeasureContext(arm, step, engine_facts(**facts), inputs, baseline, advanced.append)
     return measure(probes, settings, context), advanced
 
 
@@ -108,6 +109,23 @@ def test_the_candidate_is_told_the_context_of_the_baseline() -> None:
     baseline, _ = run(evaluator, AccuracySettings())
     run(evaluator, AccuracySettings(), baseline=baseline, max_model_len=512)
     assert evaluator.specs[-1].max_length == 2048
+
+
+def test_a_baseline_that_gets_nothing_right_ends_the_check_before_the_candidate_starts() -> None:
+    with pytest.raises(MeasurementError, match="all 24 answers of the baseline scored 0") as raised:
+        run(FakeEvaluator(("no idea",) * 24), AccuracySettings())
+    assert "no idea" in raised.value.why
+    assert len(run(FakeEvaluator(("no idea",) * 19), AccuracySettings())[0].responses) == 19
+    right, _ = run(FakeEvaluator(("#### 0",) * 24), AccuracySettings())
+    wrong, _ = run(FakeEvaluator(("no idea",) * 24), AccuracySettings(), arm="candidate", baseline=right)
+    assert len(wrong.responses) == 24
+
+
+def test_an_arm_is_not_asked_when_there_is_nothing_to_compare_it_with() -> None:
+    evaluator = FakeEvaluator()
+    with pytest.raises(MeasurementError, match="the baseline was not measured"):
+        run(evaluator, AccuracySettings(), arm="candidate")
+    assert evaluator.specs == []
 
 
 def test_an_unknown_context_is_no_measurement() -> None:

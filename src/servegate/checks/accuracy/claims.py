@@ -10,7 +10,7 @@ from __future__ import annotations
 from servegate.checks.accuracy.contrast import Contrast, TaskDrop, Validity
 from servegate.checks.accuracy.estimates import FAIL_ALPHA, PASS_ALPHA
 from servegate.checks.accuracy.faults import CHECK_NAME, made
-from servegate.checks.accuracy.kinds import RIGHT_TO_WRONG
+from servegate.checks.accuracy.kinds import RIGHT_TO_WRONG, cut_kind
 from servegate.checks.accuracy.settings import AccuracySettings, Limits
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Severity
 from servegate.stats.intervals import never_seen_bound, questions_needed
@@ -28,21 +28,25 @@ def pooled(comparison: Comparison, validity: Validity, limits: Limits) -> tuple[
     """Judge the drop over all questions."""
     held = comparison.estimates.get("drop_for_candidate_99")
     drop = comparison.estimates.get("drop")
-    if drop is not None and _high(drop) < limits.pass_drop_points:
-        return _inside(comparison, drop, limits)
-    if held is not None and _low(held) > limits.fail_drop_points and not _too_few(validity, limits):
+    inside = drop is not None and _high(drop) < limits.pass_drop_points
+    # Where only whole answers are inside the margin, many of the others must have been lost to say FAIL: more than the margin.
+    limit = limits.pass_drop_points if inside else limits.fail_drop_points
+    if held is not None and _low(held) > limit and not _too_few(validity, limits):
         return (
             made(
                 "drop",
                 Severity.FAIL,
-                f"accuracy fell by {held.value:.2f} points, with 99 % confidence by more than {_low(held):.2f}; "
+                f"accuracy fell by {held.value:.2f} points, with 99 % confidence by more than {_low(held):.2f}"
+                f"{', with the answers that were cut as they were scored' if inside or drop is None else ''}; "
                 f"{validity.worse_questions} questions got worse, {validity.better_questions} better",
                 rule="lower 99 % of the drop, points, every doubt for the candidate", value=_low(held), operator=">",
-                limit=limits.fail_drop_points, evidence=_flipped(comparison),
+                limit=limit, evidence=_flipped(comparison),
             ),
         )  # fmt: skip
     if drop is None:
         return ()
+    if inside:
+        return _inside(comparison, drop, limits)
     return (
         made(
             "drop-open",
@@ -127,25 +131,32 @@ def _p_of(task: TaskDrop, limits: Limits) -> float:
 
 
 def soundness(comparison: Comparison, between: Contrast, settings: AccuracySettings) -> tuple[Finding, ...]:
-    """Say when a margin in points means nothing for this baseline: it can hardly do the tasks, or it does nearly all."""
+    """Say when a margin in points means nothing for this baseline: it can hardly do a task, or it does nearly all.
+
+    Each task must be one that the baseline can do: a task that it cannot do only adds questions that nobody can lose.
+    """
     limits, baseline, drop = settings.limits, comparison.estimates["accuracy_baseline"], comparison.estimates["drop"]
+    chances = {task.name: task.chance for task in settings.tasks}
     found = []
-    floor = 100 * _chance(between, settings) + max(limits.pass_drop_points / limits.margin_share, HARNESS_FLOOR)
-    if _low(baseline) < floor:
+    for task in between.tasks:
+        floor = 100 * chances.get(task.task, 0.0) + max(limits.pass_drop_points / limits.margin_share, HARNESS_FLOOR)
+        if task.baseline is None or task.baseline_low is None or 100 * task.baseline_low >= floor:
+            continue
         found.append(
             made(
                 "weak-baseline",
                 Severity.REVIEW,
-                f"the baseline gets {baseline.value:.1f} % right (95 %: at least {_low(baseline):.1f} %): a margin of "
-                f"{limits.pass_drop_points:g} points would be more than {limits.margin_share:.0%} of what it can do beyond "
+                f"{task.task}: the baseline gets {task.baseline:.1%} right (95 %: at least {task.baseline_low:.1%}): a margin "
+                f"of {limits.pass_drop_points:g} points would be more than {limits.margin_share:.0%} of what it can do beyond "
                 f"guessing, or its right answers may be luck; PASS needs {floor:.1f} %. Choose a task that the model can do",
-                rule="baseline accuracy, lower 95 %, percent", value=_low(baseline), operator="<", limit=floor,
+                rule=f"baseline accuracy in {task.task}, lower 95 %, percent", value=100 * task.baseline_low, operator="<",
+                limit=floor,
             )
         )  # fmt: skip
     wrong = 100 - baseline.value
     allowed = max(wrong, limits.ceiling_points)
     worst = max(_high(drop), _high(comparison.estimates["drop_against_candidate"]))
-    if allowed < limits.pass_drop_points and allowed <= worst < limits.pass_drop_points:
+    if allowed <= worst < limits.pass_drop_points:
         found.append(
             made(
                 "ceiling",
@@ -157,14 +168,6 @@ def soundness(comparison: Comparison, between: Contrast, settings: AccuracySetti
             )
         )  # fmt: skip
     return tuple(found)
-
-
-def _chance(between: Contrast, settings: AccuracySettings) -> float:
-    """Return the share that guessing gets right, over all questions."""
-    chances = {task.name: task.chance for task in settings.tasks}
-    sizes = {task.task: task.left_out.n for task in between.tasks if task.left_out is not None}
-    total = sum(sizes.values())
-    return sum(chances.get(name, 0.0) * n for name, n in sizes.items()) / total if total else 0.0
 
 
 def smoke(comparison: Comparison, between: Contrast, validity: Validity, limits: Limits) -> tuple[Finding, ...]:
@@ -194,8 +197,9 @@ def _too_few(validity: Validity, limits: Limits) -> bool:
 def _what_would_settle(comparison: Comparison, limits: Limits) -> str:
     """Say how many more questions like these would decide, whichever way is nearer."""
     drop, sd = comparison.estimates["drop"].value / 100, comparison.estimates["drop_sd"].value / 100
+    passing = questions_needed(limits.pass_drop_points / 100 - drop, sd, PASS_ALPHA)
     needed = [
-        questions_needed(limits.pass_drop_points / 100 - drop, sd, PASS_ALPHA),
+        None if passing is None else max(passing, limits.smallest_n),
         questions_needed(drop - limits.fail_drop_points / 100, sd, FAIL_ALPHA),
     ]
     total = min(count for count in needed if count is not None)
@@ -206,7 +210,8 @@ def _what_would_settle(comparison: Comparison, limits: Limits) -> str:
 
 
 def _flipped(comparison: Comparison, task: str | None = None) -> tuple[EvidenceRef, ...]:
-    lost = [item for item in comparison.items if item["kind"] == RIGHT_TO_WRONG and task in (None, item["task"])]
+    kinds = (RIGHT_TO_WRONG, cut_kind(RIGHT_TO_WRONG))
+    lost = [item for item in comparison.items if item["kind"] in kinds and task in (None, item["task"])]
     steady = sorted(lost, key=lambda item: item["extraction_suspect"])
     return tuple(EvidenceRef(check=CHECK_NAME, id=item["id"], step=item["round"]) for item in steady[:MOST_REFS])
 

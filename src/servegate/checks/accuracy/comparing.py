@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from servegate.checks.accuracy.contrast import Validity, contrast
 from servegate.checks.accuracy.estimates import Readings, estimates, task_drops
-from servegate.checks.accuracy.kinds import is_extraction_suspect, kind_of
+from servegate.checks.accuracy.kinds import BOTH_WRONG, FLIPS, cut_kind, is_extraction_suspect, kind_as_scored, kind_of
 from servegate.checks.accuracy.pairing import PairedRound, judgeable, pair_arms, pair_with_itself, total_unpaired
 from servegate.checks.accuracy.readings import Reading, drops
 from servegate.checks.accuracy.record import AccuracyMeasurement, TaskRecord
@@ -118,18 +118,13 @@ def _items(
     rounds: tuple[PairedRound, ...], judged: Mapping[str, str], own: tuple[PairedRound, ...]
 ) -> tuple[dict[str, Json], ...]:
     """Every pair that differs, right-to-wrong first; `baseline_flips_itself` marks questions that are noise anyway."""
-    noisy = {
-        pair.question
-        for paired in own
-        for pair in paired.pairs
-        if kind_of(pair, judged[pair.task]) in ("right_to_wrong", "wrong_to_right")
-    }
-    order = ("right_to_wrong", "wrong_to_right", "both_wrong_different")
+    noisy = {pair.question for paired in own for pair in paired.pairs if kind_of(pair, judged[pair.task]) in FLIPS}
+    order = (*FLIPS, *(cut_kind(kind) for kind in FLIPS), BOTH_WRONG)
     found: list[dict[str, Json]] = []
     for paired in rounds:
         for pair in paired.pairs:
             name = judged[pair.task]
-            kind = kind_of(pair, name)
+            kind = kind_as_scored(pair, name)
             if kind is not None:
                 found.append(
                     {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import Field
 
 from servegate.checks.accuracy.kinds import (
     BOTH_WRONG,
+    FLIPS,
     RIGHT_TO_WRONG,
     WRONG_TO_RIGHT,
     is_extraction_suspect,
@@ -77,6 +79,8 @@ class TaskDrop(Record):
 
     task: str
     baseline: float | None
+    baseline_low: float | None
+    """Lower end of the 95 % interval."""
     candidate: float | None
     left_out: Spread | None
     against: Spread | None
@@ -140,10 +144,11 @@ def contrast(
 ) -> Contrast:
     """Count flips in both directions, per round, under the judged filter and under each filter."""
     names = sorted({name for paired in rounds for pair in paired.pairs for name in pair.left.rows})
+    own = tuple(_flips(paired, lambda pair: judged[pair.task]) for paired in rounds)
     return Contrast(
-        rounds=tuple(_flips(paired, lambda pair: judged[pair.task]) for paired in rounds),
+        rounds=own,
         filters={name: tuple(_under(paired, name) for paired in rounds) for name in names},
-        format_flips=sum(is_format_flip(pair, judged[pair.task]) for paired in rounds for pair in paired.pairs),
+        format_flips=summed(own, "format_flips"),
         validity=validity,
         tasks=tasks,
     )
@@ -155,12 +160,11 @@ def _under(paired: PairedRound, name: str) -> Flips:
 
 
 def _flips(paired: PairedRound, filter_of: FilterOf) -> Flips:
-    came = [pair for pair in paired.pairs if pair.both_came]
-    kinds = [kind_of(pair, filter_of(pair)) for pair in came]
-    lost, won = kinds.count(RIGHT_TO_WRONG), kinds.count(WRONG_TO_RIGHT)
-    both_right = sum(pair.left.right(filter_of(pair)) and pair.right.right(filter_of(pair)) for pair in came)
-    different = kinds.count(BOTH_WRONG)
-    suspects = [pair for pair in came if is_extraction_suspect(pair, filter_of(pair))]
+    came = [(pair, kind_of(pair, filter_of(pair))) for pair in paired.pairs if pair.both_came]
+    kinds = Counter(kind for _, kind in came)
+    lost, won, different = kinds[RIGHT_TO_WRONG], kinds[WRONG_TO_RIGHT], kinds[BOTH_WRONG]
+    both_right = sum(kind is None and pair.left.right(filter_of(pair)) for pair, kind in came)
+    suspects = Counter(kind for pair, kind in came if kind in FLIPS and is_extraction_suspect(pair, filter_of(pair)))
     return Flips(
         left_round=paired.left_round,
         right_round=paired.right_round,
@@ -170,10 +174,10 @@ def _flips(paired: PairedRound, filter_of: FilterOf) -> Flips:
         both_right=both_right,
         both_wrong_same=len(came) - lost - won - both_right - different,
         both_wrong_different=different,
-        extraction_suspects=len(suspects),
-        suspect_losses=sum(kind_of(pair, filter_of(pair)) == RIGHT_TO_WRONG for pair in suspects),
-        format_flips=sum(is_format_flip(pair, filter_of(pair)) for pair in came),
-        same_text=sum(pair.left.text == pair.right.text for pair in came),
+        extraction_suspects=suspects.total(),
+        suspect_losses=suspects[RIGHT_TO_WRONG],
+        format_flips=sum(kind not in FLIPS and is_format_flip(pair, filter_of(pair)) for pair, kind in came),
+        same_text=sum(pair.left.text == pair.right.text for pair, _ in came),
         no_answer_left=sum(not pair.left.came for pair in paired.pairs),
         no_answer_right=sum(not pair.right.came for pair in paired.pairs),
         mcnemar_p=mcnemar_two_sided(lost, won),

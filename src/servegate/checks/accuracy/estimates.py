@@ -66,6 +66,7 @@ def task_drops(rounds: tuple[PairedRound, ...], judged: Mapping[str, str], readi
             TaskDrop(
                 task=name,
                 baseline=fmean(scores["baseline"]) if scores["baseline"] else None,
+                baseline_low=max(mean_of(scores["baseline"]).lower(0.025), 0.0) if scores["baseline"] else None,
                 candidate=fmean(scores["candidate"]) if scores["candidate"] else None,
                 left_out=_spread(own[Reading.LEFT_OUT]),
                 against=_spread(own[Reading.AGAINST]),

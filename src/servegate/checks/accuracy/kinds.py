@@ -29,6 +29,21 @@ def kind_of(pair: Pair, filter_name: str) -> str | None:
     return None
 
 
+def kind_as_scored(pair: Pair, filter_name: str) -> str | None:
+    """Return the kind of a pair; of one in which an answer was cut, the flip that its scores show, marked as cut."""
+    if pair.both_came or not all(answer.came or answer.cut for answer in (pair.left, pair.right)):
+        return kind_of(pair, filter_name)
+    left, right = pair.left.right(filter_name), pair.right.right(filter_name)
+    if left == right:
+        return None
+    return cut_kind(RIGHT_TO_WRONG if left else WRONG_TO_RIGHT)
+
+
+def cut_kind(kind: str) -> str:
+    """Return how a flip is called when one of its answers was cut at the limit."""
+    return f"{kind}_cut"
+
+
 def is_extraction_suspect(pair: Pair, filter_name: str) -> bool:
     """Return whether the wrong side of a flip is right under another filter of the same answer."""
     if kind_of(pair, filter_name) not in FLIPS:

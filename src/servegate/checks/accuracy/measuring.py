@@ -17,9 +17,13 @@ from servegate.checks.accuracy.record import (
 from servegate.checks.accuracy.retrying import Asked, ask_again, first_rows, status_of
 from servegate.checks.accuracy.settings import PREFERRED_FILTER, AccuracySettings, Task
 from servegate.checks.contract import Inputs, MeasureContext
+from servegate.domain.arms import Role
 from servegate.domain.workload import EvaluatedRow, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError
 from servegate.ports import Probes
+
+FEW_ANSWERS = 20
+"""A baseline that gets none of fewer right may only have been asked too few."""
 
 
 def items(settings: AccuracySettings, inputs: Inputs | None) -> int | None:
@@ -30,7 +34,13 @@ def items(settings: AccuracySettings, inputs: Inputs | None) -> int | None:
 
 
 def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[AccuracyMeasurement]) -> AccuracyMeasurement:
-    """Run one round. Raises MeasurementError when lm-eval fails or the context length is unknown."""
+    """Run one round.
+
+    Raises:
+        MeasurementError: lm-eval fails, the context length is unknown, the baseline gets nothing right, or is missing.
+    """
+    if context.arm != Role.BASELINE and context.baseline is None:
+        raise MeasurementError("accuracy: the baseline was not measured, so there is nothing to compare this arm with")
     evaluated = []
     for position, task in enumerate(settings.tasks):
         spec = _spec(position, task, settings, context)
@@ -38,6 +48,7 @@ def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[
         context.advance(len({row.doc_id for row in evaluation.rows}))
         evaluated.append((task, spec, ask_again(probes.evaluator, spec, evaluation)))
     step = context.step
+    _refuse_nothing_right(evaluated, context)
     return AccuracyMeasurement(
         tasks=tuple(_record(task, spec, asked.evaluation) for task, spec, asked in evaluated),
         responses=tuple(response for task, _, asked in evaluated for response in _responses(task, asked, step)),
@@ -50,6 +61,26 @@ def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[
             for task, _, asked in evaluated
         ),
     )
+
+
+def _refuse_nothing_right(
+    evaluated: list[tuple[Task, EvaluationSpec, Asked]], context: MeasureContext[AccuracyMeasurement]
+) -> None:
+    """End the check before the candidate starts when the baseline gets nothing right: it has nothing to lose.
+
+    A baseline that gets everything right can lose something, so it goes on; both arms at 100 % are judged later.
+    """
+    if context.arm != Role.BASELINE:
+        return
+    rows = [row for task, _, asked in evaluated for row in asked.evaluation.rows
+            if row.filter == _judged_filter(task, asked.evaluation.filters)]  # fmt: skip
+    if len(rows) >= FEW_ANSWERS and not any(row.score for row in rows):
+        raise MeasurementError(
+            f"accuracy: all {len(rows):,} answers of the baseline scored 0: check the task, the filter and the prompt, not the "
+            "candidate",
+            why=f"One answer ends with {rows[0].response[-160:]!r}; the reference is {rows[0].target[-80:]!r}",
+            advice="lm-eval's own files of this pass are kept in the run directory.",
+        )
 
 
 def _spec(

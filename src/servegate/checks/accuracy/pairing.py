@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from servegate.checks.accuracy.record import AccuracyMeasurement, Response, Row
 from servegate.domain.evidence import ItemStatus
@@ -26,12 +27,12 @@ class Answer:
     rows: Mapping[str, Row]
     response: Response | None
 
-    @property
+    @cached_property
     def came(self) -> bool:
         """Whether there is a whole answer; an empty, failed or cut one is neither right nor wrong."""
         return self.response is not None and self.response.status is ItemStatus.OK
 
-    @property
+    @cached_property
     def cut(self) -> bool:
         """Whether the answer was cut at the limit of its length."""
         return self.response is not None and self.response.status is ItemStatus.TRUNCATED
@@ -69,7 +70,7 @@ class Pair:
         """How findings and items name the question."""
         return f"{self.task}/{self.doc_id}"
 
-    @property
+    @cached_property
     def both_came(self) -> bool:
         """Whether both answers came whole."""
         return self.left.came and self.right.came
