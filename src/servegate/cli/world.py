@@ -23,14 +23,13 @@ from servegate.engines.served_files import served_files
 from servegate.engines.vllm import VllmEngine, find_executable
 from servegate.errors import RunnerError
 from servegate.manifest import allowed, collect
-from servegate.nvml import Absent, opened
 from servegate.pipeline import Measuring
 from servegate.ports import Probes, Progress, Session
 from servegate.probes.completions import HttpCompletions
 from servegate.probes.evaluator import LmEval
 from servegate.probes.load_generator import VllmBench
 from servegate.probes.prompt_logprobs import HttpPromptLogprobs
-from servegate.probes.telemetry import Watch, visible_cards
+from servegate.probes.telemetry import Watch
 from servegate.subprocesses import Completed, run
 
 TOOL_TIMEOUT_S = 4 * 3600.0
@@ -76,7 +75,7 @@ def measuring(found: Resolved, progress: Progress, guard: CardGuard) -> Callable
             own_caches=True,
             sleeps=any(discovered()[name].interleaved(settings) for name, settings in found.settings.items()),
         )
-        probes = _ProbeMaker(directory, found.engine.request_timeout_s, found.plan.arms[Role.BASELINE.value])
+        probes = _ProbeMaker(directory, found.engine.request_timeout_s, found.plan.arms[Role.BASELINE.value], guard)
         return Measuring(found, directory, engine, probes, lambda arm, facts: _manifest(arm, facts, guard), progress)
 
     return make
@@ -94,6 +93,7 @@ class _ProbeMaker:
     request_timeout_s: float
     baseline: Arm
     """Its own `vllm bench serve` loads both arms: a tool that changes with the engine would be measured with it."""
+    guard: CardGuard
 
     def __call__(self, session: Session, arm: Arm, check: str) -> Probes:
         raw = self.directory.raw_directory(arm.name, check)
@@ -109,7 +109,7 @@ class _ProbeMaker:
                 TOOL_TIMEOUT_S,
                 _run_tool,
                 self.baseline.environment,
-                watch=_watch(arm),
+                watch=_watch(self.guard, arm),
             ),
             evaluator=LmEval(
                 session.endpoint,
@@ -125,14 +125,12 @@ class _ProbeMaker:
         )
 
 
-def _watch(arm: Arm) -> Watch:
-    """Return what is looked at while an arm is loaded: the cards it may use, or why none can be asked."""
+def _watch(guard: CardGuard, arm: Arm) -> Watch:
+    """Return what is looked at while an arm is loaded: its cards, or why none can be asked."""
     try:
-        nvml = opened()
-        cards = () if isinstance(nvml, Absent) else visible_cards(nvml.devices(), {**os.environ, **arm.environment})
+        return Watch(guard.nvml, tuple(card.uuid for card in guard.cards((arm,))))
     except RunnerError as error:
-        return Watch(Absent(error.what), ())
-    return Watch(nvml, cards)
+        return Watch(nvml.Absent(error.what), ())
 
 
 def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None, check: bool) -> Completed:

@@ -24,7 +24,7 @@ import psutil
 
 from servegate.domain.workload import CardLoad, Telemetry
 from servegate.errors import RunnerError
-from servegate.nvml import THROTTLE_REASONS, Absent, Device, Nvml, Reading
+from servegate.nvml import THROTTLE_REASONS, Absent, Nvml, Reading
 
 PERIOD_S = 0.25
 LOOK_AT_PROCESSES = 4
@@ -51,23 +51,6 @@ class _Sample:
     """CPU seconds that this machine spent, all cores together, since it was started."""
     own_s: float
     """The part of them that our own processes spent."""
-
-
-def visible_cards(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the uuids of the cards that CUDA_VISIBLE_DEVICES leaves to an engine; all where it is not set.
-
-    Numbers are taken in the order of the bus, which is CUDA's own wherever all cards are of one kind.
-    """
-    named = environment.get("CUDA_VISIBLE_DEVICES")
-    if named is None:
-        return tuple(device.uuid for device in devices)
-    found = []
-    for word in (each.strip() for each in named.split(",")):
-        match = [device.uuid for device in devices if word in (str(device.index),) or (word and device.uuid.startswith(word))]
-        if len(match) != 1:
-            break  # CUDA hides a name that it does not know, and everything after it
-        found += match
-    return tuple(found)
 
 
 class Sampler:

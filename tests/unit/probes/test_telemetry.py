@@ -12,7 +12,7 @@ import pytest
 
 from servegate.nvml import Absent, GpuProcess
 from servegate.probes import telemetry
-from servegate.probes.telemetry import Sampler, Watch, visible_cards
+from servegate.probes.telemetry import Sampler, Watch
 from tests.fakes.nvml import FakeNvml, device
 
 CARD = device().uuid
@@ -126,13 +126,3 @@ def test_a_competing_process_on_the_cpu_is_seen_and_our_own_work_is_not() -> Non
     assert foreign.foreign_cpu_cores is not None
     assert own.cards_reason == "no driver"
     assert foreign.foreign_cpu_cores > 0.3
-
-
-@pytest.mark.parametrize(
-    ("value", "seen"),
-    [(None, [0, 1, 2]), ("", []), ("1", [1]), ("2,0", [2, 0]), ("GPU-00000001", [1]), ("0,9,1", [0]), ("-1", [])],
-)
-def test_visible_cards(value: str | None, seen: list[int]) -> None:
-    devices = [device(index) for index in range(3)]
-    environment = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    assert visible_cards(devices, environment) == tuple(devices[index].uuid for index in seen)
