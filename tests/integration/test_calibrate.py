@@ -22,9 +22,9 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     here = gate_in(tmp_path_factory.mktemp("calibrated"))
     text = (here / "servegate.yaml").read_text()
-    noise = 'environment: {FAKE_VLLM_DELAY_MS: "4-8", FAKE_VLLM_NOISE: "0.1"}, start_timeout_s'
-    load = "  throughput: {input_tokens: 8, output_tokens: 4, concurrency: [4], judged_at: 4, windows: 2,"
-    load += " requests_per_window: 4}\n"
+    noise = 'environment: {FAKE_VLLM_DELAY_MS: "30-60", FAKE_VLLM_NOISE: "0.1"}, start_timeout_s'
+    load = "  throughput: {input_tokens: 8, output_tokens: 8, concurrency: [4], judged_at: 4, windows: 2,"
+    load += " requests_per_window: 8}\n"
     (here / "servegate.yaml").write_text(
         text.replace("start_timeout_s", noise, 1).replace("policy: quick", load + "policy: quick")
     )
