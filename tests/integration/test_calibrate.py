@@ -41,8 +41,11 @@ def test_a_gate_is_run_against_itself_and_tells_its_record(calibrated: Path) -> 
     assert record["false_alarms"]["runs"] == 2
     assert record["conditional"] == {**record["conditional"], "alarms": 0, "runs": 4, "upper": None}
     assert record["conditional"]["reason"].endswith("of prompts alone")
-    assert record["restart"]["starts"] == 4
-    assert record["restart"]["sd"] <= record["restart"]["upper"]
+    if record["restart"] is None:  # other work on this machine: its speeds are void, and no spread is made up
+        assert "fewer than two starts have valid speeds" in record["restart_reason"]
+    else:
+        assert record["restart"]["starts"] in (2, 4)
+        assert record["restart"]["sd"] <= record["restart"]["upper"]
     shown = servegate(calibrated, "plan").stdout
     assert "this gate's own false-alarm record: 0 of 2 A/A runs, at most 78 %" in shown
     runs = calibrated / "servegate-runs/demo-calibration"
