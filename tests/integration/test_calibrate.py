@@ -22,9 +22,9 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     here = gate_in(tmp_path_factory.mktemp("calibrated"))
     text = (here / "servegate.yaml").read_text()
-    noise = 'environment: {FAKE_VLLM_DELAY_MS: "4-8", FAKE_VLLM_NOISE: "0.1"}, start_timeout_s'
-    load = "  throughput: {input_tokens: 8, output_tokens: 4, concurrency: [4], judged_at: 4, windows: 2,"
-    load += " requests_per_window: 4}\n"
+    noise = 'environment: {FAKE_VLLM_DELAY_MS: "30-60", FAKE_VLLM_NOISE: "0.1"}, start_timeout_s'
+    load = "  throughput: {input_tokens: 8, output_tokens: 8, concurrency: [4], judged_at: 4, windows: 2,"
+    load += " requests_per_window: 8}\n"
     (here / "servegate.yaml").write_text(
         text.replace("start_timeout_s", noise, 1).replace("policy: quick", load + "policy: quick")
     )
@@ -41,8 +41,11 @@ def test_a_gate_is_run_against_itself_and_tells_its_record(calibrated: Path) -> 
     assert record["false_alarms"]["runs"] == 2
     assert record["conditional"] == {**record["conditional"], "alarms": 0, "runs": 4, "upper": None}
     assert record["conditional"]["reason"].endswith("of prompts alone")
-    assert record["restart"]["starts"] == 4
-    assert record["restart"]["sd"] <= record["restart"]["upper"]
+    if record["restart"] is None:  # other work on this machine: its speeds are void, and no spread is made up
+        assert "fewer than two starts have valid speeds" in record["restart_reason"]
+    else:
+        assert record["restart"]["starts"] in (2, 4)
+        assert record["restart"]["sd"] <= record["restart"]["upper"]
     shown = servegate(calibrated, "plan").stdout
     assert "this gate's own false-alarm record: 0 of 2 A/A runs, at most 78 %" in shown
     runs = calibrated / "servegate-runs/demo-calibration"

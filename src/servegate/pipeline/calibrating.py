@@ -114,7 +114,7 @@ def calibration(read: Sequence[tuple[Plan, ValidFor, AaRun]], earlier: Sequence[
         false_alarms=_rate(sound, void=len(rows) - len(sound)),
         conditional=_conditional(sound),
         restart=_restart(restart, "log ratio"),
-        restart_reason=None if restart else "fewer than two starts have valid speeds (is the check `throughput` on?)",
+        restart_reason=None if restart else "fewer than two starts have valid speeds: `throughput` was off, or INVALID",
         restart_accuracy=_restart(accuracy, "points"),
         restart_accuracy_reason=None if accuracy else "fewer than two starts have an accuracy (is the check `accuracy` on?)",
         effects=effects(sound, settings_of(plan), restart),

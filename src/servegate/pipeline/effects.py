@@ -13,6 +13,7 @@ from typing import Any
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.shape import SpeedContrast
 from servegate.domain.calibration import AaRun, Effect
 from servegate.domain.judgement import Comparison
 from servegate.domain.records import Settings
@@ -52,14 +53,15 @@ def spreads(comparisons: Mapping[str, Comparison], settings: Mapping[str, Settin
 
 
 def _speeds(comparison: Comparison | None) -> tuple[tuple[float, ...], ...]:
-    """Return the windows of both starts at the judged concurrency; none where the check calls them INVALID."""
+    """Return the windows of both starts of the load that is judged; none where the check calls them INVALID."""
     if comparison is None:
         return ()
-    at = comparison.candidate.get("judged_at")
-    points = [point for point in comparison.candidate.get("points", ()) if point["concurrency"] == at]
-    if not points or points[0].get("invalid"):
+    between = SpeedContrast.model_validate(comparison.candidate)
+    judged = between.at(between.judged_at) if between.judged_at is not None else None
+    if judged is None or judged.invalid:
         return ()
-    items = [item for item in comparison.items if item["concurrency"] == at]
+    # Other loads (prefill or decode alone) may have windows at the same concurrency; their speeds are other quantities.
+    items = [item for item in comparison.items if (item["load"], item["concurrency"]) == (judged.load, judged.concurrency)]
     sides = tuple(tuple(item[f"{arm}_output_tokens_per_second"] for item in items) for arm in ("baseline", "candidate"))
     return sides if all(sides) and min(map(min, sides)) > 0 else ()
 

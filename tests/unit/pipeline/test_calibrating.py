@@ -18,9 +18,10 @@ from servegate.domain.judgement import Comparison, Severity
 from servegate.domain.plan import Plan
 from servegate.errors import MeasurementError, UsageError
 from servegate.pipeline.calibrating import calibration, half
-from servegate.pipeline.effects import effects
+from servegate.pipeline.effects import effects, spreads
 from servegate.stats.intervals import normal_quantile
 from servegate.stats.spread import StartSpread
+from tests.unit.checks import throughput_samples
 from tests.unit.checks.examples import EXAMPLES
 from tests.unit.checks.logprobs_samples import many
 from tests.unit.samples import arm, engine_facts, manifest, plan
@@ -206,3 +207,17 @@ def test_every_check_compares_the_halves_of_one_start(name: str) -> None:
     assert comparison.n > 0
     assert comparison.unpaired.total == 0
     assert [item.severity for item in check.judge(comparison, example.settings) if item.severity is Severity.FAIL] == []
+
+
+def test_only_the_judged_load_gives_speeds() -> None:
+    """Windows of decode alone, at the same concurrency, are another quantity: mixed in, they would look like restart spread."""
+    comparison = discovered()["throughput"].compare(
+        Evidence(*(ArmEvidence(throughput_samples.on_gpu(role), manifest(), throughput_samples.arm({32: [100.0, 102.0]}))
+                   for role in ("baseline", "candidate"))),
+        ThroughputSettings(concurrency=(32,), judged_at=32),
+    )  # fmt: skip
+    assert isinstance(comparison, Comparison)
+    assert spreads({"throughput": comparison}, {})["speeds"] == ((100.0, 102.0), (100.0, 102.0))
+    other = {**comparison.items[0], "id": "decode/0", "load": "decode", "baseline_output_tokens_per_second": 9000.0}
+    mixed = comparison.model_copy(update={"items": (*comparison.items, other)})
+    assert spreads({"throughput": mixed}, {})["speeds"] == ((100.0, 102.0), (100.0, 102.0))
