@@ -256,7 +256,7 @@ def test_batching_and_change_are_told_apart() -> None:
         "baseline_sequential": 4, "baseline_concurrent": 3, "candidate_sequential": 1, "candidate_concurrent": 3,
     }  # fmt: skip
     assert counted["same_everywhere"] == 1
-    assert found == {}, "it informs and never decides"
+    assert found.keys() == {"increase-not-ruled-out"}, "it informs and never decides; 30 prompts are few"
 
 
 def test_only_prompts_with_all_four_answers_are_in_the_table() -> None:

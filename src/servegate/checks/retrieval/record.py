@@ -76,7 +76,7 @@ class RetrievalMeasurement(Measurement):
         given = inputs.prompts if isinstance(inputs, RetrievalInputs) else ()
         known = dict.fromkeys([*(one.id for one in given), *(one.prompt_id for one in self.answers)])
         return (
-            *absent("planned rounds", steps, (one.round for one in self.answers)),
+            *absent("planned rounds", steps, {one.round for one in self.rounds} & {one.round for one in self.answers}),
             *absent(
                 "planned answers",
                 [(name, step) for step in steps for name in known],
