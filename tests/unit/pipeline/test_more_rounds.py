@@ -43,6 +43,9 @@ class Served:
     def ensure_alive(self) -> None:
         return
 
+    def ensure_generating(self) -> None:
+        return
+
 
 class World:
     """Engine, probes and progress of a run whose arms flip so many answers from one round to the next."""
