@@ -8,6 +8,7 @@ from typing import Any
 
 from servegate.artifacts import RunDirectory
 from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence
+from servegate.checks.settling import settled
 from servegate.checks.verdict import Judged, decide, judged, missing_section
 from servegate.config import checks_of, settings_of
 from servegate.domain.arms import Role
@@ -101,7 +102,7 @@ def judge(
             accepted += [{"check": name, **one} for one in read]
         own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
         results[name] = judged(check, evidence, comparison, own)
-    return plan, arms, results, tuple(accepted)
+    return plan, arms, settled(results), tuple(accepted)
 
 
 def measured_on(run: RunDirectory) -> date | None:

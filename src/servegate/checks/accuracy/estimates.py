@@ -40,6 +40,9 @@ def estimates(
         found["smallest_detectable_drop"] = _point(
             100 * smallest_detectable(mean.sd, mean.n), mean.n, "one-sided 5 %, power 80 %", planning
         )
+    unsound = _unsound_increase(rounds)
+    if unsound:
+        found["unsound_increase"] = _estimate(mean_of(unsound), PASS_ALPHA)
     for name, scores in _scores(rounds, judged).items():
         if scores:
             mean = mean_of(scores)
@@ -76,6 +79,15 @@ def task_drops(rounds: tuple[PairedRound, ...], judged: Mapping[str, str], readi
             )
         )
     return tuple(found)
+
+
+def _unsound_increase(rounds: tuple[PairedRound, ...]) -> list[float]:
+    """Per question: how much more often the candidate's answer was cut, lost, empty, a loop or a soup of tokens."""
+    found: dict[Question, list[float]] = {}
+    for paired in rounds:
+        for pair in paired.pairs:
+            found.setdefault(pair.question, []).append(float(pair.right.unsound) - float(pair.left.unsound))
+    return [fmean(differences) for differences in found.values()]
 
 
 def _spread(values: list[float]) -> Spread | None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from servegate.checks.accuracy.record import AccuracyMeasurement, Response, Row
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.judgement import Unpaired
+from servegate.text.degenerate import degeneration
 
 Question = tuple[str, int]
 """Task and doc_id."""
@@ -36,6 +37,11 @@ class Answer:
     def cut(self) -> bool:
         """Whether the answer was cut at the limit of its length."""
         return self.response is not None and self.response.status is ItemStatus.TRUNCATED
+
+    @cached_property
+    def unsound(self) -> bool:
+        """Whether the answer is broken whatever was asked: it never came, was cut, is empty, a loop or a soup of tokens."""
+        return not self.came or degeneration(self.text) is not None
 
     @property
     def text(self) -> str:

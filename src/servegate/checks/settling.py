@@ -1,0 +1,51 @@
+"""What one check leaves open and another one has answered, settled once all of them are judged.
+
+Twenty-four prompts can not rule out that one answer in a hundred became a loop; the thousand answers of an accuracy check
+can. A check sees only its own evidence, so the two are put together here. Nothing is ever made worse, and nothing that was
+*seen* is explained away: only "none was seen, but n is small" is settled, and the finding stays, as information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from servegate.checks.verdict import Judged
+from servegate.domain.evidence import NotMeasured
+from servegate.domain.judgement import Estimate, Finding, Severity
+
+OPEN = "prompts/increase-not-ruled-out"
+"""Code of a finding that says: no increase of broken answers was seen, and so few answers rule out little."""
+ANSWER = "unsound_increase"
+"""Estimate (points) of the increase of answers that were cut, empty, looping or soup, over another check's answers."""
+
+
+def settled(results: Mapping[str, Judged]) -> dict[str, Judged]:
+    """Return the results with every open question of one check that another check's estimate answers turned to information."""
+    return {
+        name: replace(result, findings=tuple(_settle(item, name, results) for item in result.findings))
+        for name, result in results.items()
+    }
+
+
+def _settle(item: Finding, own: str, results: Mapping[str, Judged]) -> Finding:
+    if item.code != OPEN or item.severity is not Severity.REVIEW or item.limit is None:
+        return item
+    for name, other in results.items():
+        estimate = None if name == own else _answer(other)
+        if estimate is not None and estimate.high is not None and estimate.high < item.limit:
+            said = (
+                f"{item.message.split(';')[0]}; {name} leaves at most {estimate.high:.2f} points over {estimate.n} questions, "
+                f"under the limit of {item.limit:g}"
+            )
+            return item.model_copy(update={"severity": Severity.INFO, "message": said})
+    return item
+
+
+def _answer(result: Judged) -> Estimate | None:
+    """Return the estimate of a check that was measured in full: one that lost answers answers nothing."""
+    if isinstance(result.comparison, NotMeasured) or any(item.severity is Severity.ERROR for item in result.findings):
+        return None
+    if any(item.code.rpartition("/")[2] in {"partial", "planned-missing"} for item in result.findings):
+        return None
+    return result.comparison.estimates.get(ANSWER)
