@@ -82,6 +82,7 @@ def test_each_answer_is_of_the_kind_that_it_is(tmp_path: Path) -> None:
         "a later number": ("right_to_wrong", True), "the hours of a day": ("right_to_wrong", False),
         "a decimal comma": ("right_to_wrong", False), "wrong twice": ("both_wrong_different", False),
         "won": ("wrong_to_right", False),
+        "too long": ("right_to_wrong_cut", False),
     }  # fmt: skip
     codes = {finding.code for finding in judge(comparison, SETTINGS)}
     assert {"accuracy/extraction-suspects", "accuracy/format-flips", "accuracy/no-answer-candidate"} <= codes
