@@ -44,7 +44,9 @@ CASES = (
 SETTINGS = AccuracySettings(tasks=(Task(name="kinds", file="kinds.json", shots=0, max_tokens=64),))
 
 
-def measured(server: CompletionsServer, directory: Path, arm: str, texts: list[str | None]) -> AccuracyMeasurement:
+def measured(
+    server: CompletionsServer, directory: Path, arm: str, texts: list[str | None], baseline: AccuracyMeasurement | None = None
+) -> AccuracyMeasurement:
     executable = Path(sys.executable).with_name("lm_eval")
     if not executable.is_file():
         missing("lm_eval (the extra `eval`)")
@@ -54,7 +56,7 @@ def measured(server: CompletionsServer, directory: Path, arm: str, texts: list[s
     rows = tuple({"question": f"{case[0]}?", "answer": f"#### {case[1]}"} for case in CASES)
     inputs = AccuracyInputs(tasks=(TaskInput(task="kinds", fewshot=(), questions=rows),))
     tool = LmEval(server.endpoint, str(executable), directory / arm, 200, run)
-    context = MeasureContext[AccuracyMeasurement](arm, 0, engine_facts(arm), inputs, None, lambda _count: None)
+    context = MeasureContext[AccuracyMeasurement](arm, 0, engine_facts(arm), inputs, baseline, lambda _count: None)
     return measure(Probes(cast(Completions, None), cast(LoadGenerator, None), tool), SETTINGS, context)
 
 
@@ -63,7 +65,7 @@ def measured(server: CompletionsServer, directory: Path, arm: str, texts: list[s
 def test_each_answer_is_of_the_kind_that_it_is(tmp_path: Path) -> None:
     with completions_server() as server:
         baseline = measured(server, tmp_path, "baseline", [case[2] for case in CASES])
-        candidate = measured(server, tmp_path, "candidate", [case[3] for case in CASES])
+        candidate = measured(server, tmp_path, "candidate", [case[3] for case in CASES], baseline)
     assert {one.status for one in baseline.responses} == {ItemStatus.OK}
     statuses = {CASES[one.doc_id][0]: (one.status, one.asked) for one in candidate.responses}
     assert {name: status for name, status in statuses.items() if status[0] is not ItemStatus.OK} == {
@@ -80,6 +82,7 @@ def test_each_answer_is_of_the_kind_that_it_is(tmp_path: Path) -> None:
         "a later number": ("right_to_wrong", True), "the hours of a day": ("right_to_wrong", False),
         "a decimal comma": ("right_to_wrong", False), "wrong twice": ("both_wrong_different", False),
         "won": ("wrong_to_right", False),
+        "too long": ("right_to_wrong_cut", False),
     }  # fmt: skip
     codes = {finding.code for finding in judge(comparison, SETTINGS)}
     assert {"accuracy/extraction-suspects", "accuracy/format-flips", "accuracy/no-answer-candidate"} <= codes
