@@ -413,3 +413,7 @@ def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
     clone.commit()
     assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs"), "--force"]) == 3
     assert "not measured: serving/b.yaml: was deleted" in capsys.readouterr().out
+    assert _code(["publish", str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr().out
+    assert "the verdict is pass" in said.lower()
+    assert "The verdict is review: 1 of 2 changed serving configs were not measured: serving/b.yaml: was deleted" in said

@@ -97,7 +97,11 @@ def test_a_second_run_updates_the_comment_of_the_first(replica: Replica, runner:
     [comment] = replica.comments()
     assert comment["user"] == "bot"
     _, head = replica.commits()
-    assert comment["body"] == f"<!-- servegate:{GATE} -->\n<!-- servegate-run: {head} 101.1 -->\n**PASS** mended\n"
+    url = f"https://github.com/{REPOSITORY}/actions/runs/101"
+    assert comment["body"] == (
+        f"<!-- servegate:{GATE} -->\n<!-- servegate-run: {head} 101.1 -->\n**PASS** mended\n\n"
+        f"<sub>Tested commit <code>{head[:12]}</code> in [run 101, attempt 1]({url}), which keeps the run directory.</sub>\n"
+    )
     assert second.comment_url == first.comment_url
     assert second.comment_url.endswith(f"#issuecomment-{comment['id']}")
 
@@ -153,7 +157,7 @@ def test_an_older_run_never_replaces_a_newer_one(replica: Replica, runner: dict[
     publish(replica, runner, "new", GITHUB_RUN_ID="200")
     for older in ({"GITHUB_RUN_ID": "100"}, {"GITHUB_RUN_ID": "100", "GITHUB_RUN_ATTEMPT": "9"}):
         assert publish(replica, runner, "old", **older).comment == "newer"
-    assert replica.comments()[0]["body"].endswith("new")
+    assert "\nnew\n" in replica.comments()[0]["body"]
     assert publish(replica, runner, "again", GITHUB_RUN_ID="200", GITHUB_RUN_ATTEMPT="2").comment == "updated"
 
 
@@ -175,7 +179,7 @@ def test_a_quoted_or_forged_marker_owns_nothing(replica: Replica, runner: dict[s
     assert publish(replica, runner, "**FAIL** 2", GITHUB_RUN_ID="101").comment == "updated"
     bodies = [comment["body"] for comment in replica.comments()]
     assert len(bodies) == 3
-    assert bodies[0].endswith("**FAIL** 2")
+    assert "\n**FAIL** 2\n" in bodies[0]
     assert bodies[1] == forged
 
 
@@ -204,7 +208,7 @@ def test_a_marker_that_the_report_has_written_is_not_repeated(replica: Replica, 
     publish(replica, runner, f"{marker(GATE)}\n## REVIEW\n")
     [comment] = replica.comments()
     assert comment["body"].count(marker(GATE)) == 1
-    assert comment["body"].endswith("100.1 -->\n## REVIEW\n")
+    assert "100.1 -->\n## REVIEW\n" in comment["body"]
 
 
 def test_a_text_too_long_for_github_becomes_the_verdict_alone(replica: Replica, runner: dict[str, str]) -> None:
