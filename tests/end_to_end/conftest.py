@@ -44,6 +44,7 @@ def image(podman: str) -> str:
     offline = ("--volume", f"{wheels}:/wheels:ro", "--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1")
     build = command(
         *(podman, "build", "--pull=never", "--build-arg", f"BASE_IMAGE={base}", "--tag", IMAGE),
+        *("--build-arg", "GIT_PACKAGE="),
         *(offline if wheels else ()),
         str(ROOT),
         timeout=1500,

@@ -258,6 +258,20 @@ def test_rules_of_the_head_judge_only_when_that_is_asked_for(clone: Clone, tmp_p
     assert any("own judge" in each.message for each in decide(found.plan, _no_arms(), {}).findings)
 
 
+def test_a_merged_head_is_judged_by_its_own_rules_and_a_pull_request_can_not_claim_to_be_one(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    clone.write("serving/a.yaml", SERVING + "trust-remote-code: true\n")
+    clone.write("servegate.yaml", GATE.replace("team", "mine"))
+    clone.commit()
+    index = index_of(clone, tmp_path, judged_by="protected_head")
+    assert (index.rules_changed, index.not_measured) == ((), ())
+    monkeypatch.chdir(clone.root)
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    assert _code(["pairs", "--base", "main", "--trust-head", "--output", str(tmp_path / "p")]) == 2
+    assert "not trusted" in capsys.readouterr().err
+
+
 def test_unchanged_rules_are_said_to_be_unchanged(clone: Clone, tmp_path: Path) -> None:
     clone.write("serving/a.yaml", SERVING.replace("8", "16"))
     clone.commit()

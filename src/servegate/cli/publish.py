@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -29,24 +32,34 @@ ANOTHER_JOBS = frozenset({"workflow_run"})
 @RUN_ARGUMENT
 @click.option("--no-comment", is_flag=True, help="Write the summary and outputs only.")
 @click.option("--no-check", is_flag=True, help="Put no check run on the commit.")
-def command(run: Path, no_comment: bool, no_check: bool) -> None:
+@click.option("--allow-no-change", is_flag=True, help="When no serving config changed, let the check run be neutral.")
+def command(run: Path, no_comment: bool, no_check: bool, allow_no_change: bool) -> None:
     """Publish; exit 6 when the verdict could not be put where it belongs, with the summary and outputs written.
 
     With a token that may only read (a fork's) the exit code is 0: the run directory is stored, and a second job publishes it.
     A folder that `servegate ci` wrote is published as a whole: every run of it, then what was not measured.
     """
     if not (run / "run.json").is_file() and (run / INDEX).is_file():
-        _publish_index(run, no_comment, no_check)
+        _publish_index(run, no_comment, no_check, allow_no_change=allow_no_change)
     else:
         _publish_run(run, no_comment, no_check, outputs=True)
 
 
 def _publish_run(run: Path, no_comment: bool, no_check: bool, *, outputs: bool) -> Verdict:
     directory = RunDirectory.open(run)
-    if os.environ.get("GITHUB_EVENT_NAME") in ANOTHER_JOBS:
-        # Another workflow measured, perhaps a fork's. What it says it found is not believed: the evidence is judged here.
-        pipeline.compare(directory)
-        pipeline.report(directory)
+    with ExitStack() as stack:
+        if os.environ.get("GITHUB_EVENT_NAME") in ANOTHER_JOBS:
+            # Another workflow measured, perhaps a fork's. What it says it found is not believed: a copy of the evidence is
+            # judged and drawn here.
+            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="servegate-")), "run")
+            shutil.copytree(directory.root, copy)
+            directory = RunDirectory.open(copy)
+            pipeline.compare(directory)
+            pipeline.report(directory)
+        return _publish_judged(directory, run, no_comment, no_check, outputs=outputs)
+
+
+def _publish_judged(directory: RunDirectory, run: Path, no_comment: bool, no_check: bool, *, outputs: bool) -> Verdict:
     files = {}
     for name in FILES:
         path = directory.root / "report" / name
@@ -69,7 +82,7 @@ def _publish_run(run: Path, no_comment: bool, no_check: bool, *, outputs: bool) 
     return verdict
 
 
-def _publish_index(folder: Path, no_comment: bool, no_check: bool) -> None:
+def _publish_index(folder: Path, no_comment: bool, no_check: bool, *, allow_no_change: bool) -> None:
     """Publish every run, then one overview; the overview's outcome is that of the step.
 
     Everything is attempted before anything that failed is raised: one refused comment must not hide the other verdicts.
@@ -100,6 +113,7 @@ def _publish_index(folder: Path, no_comment: bool, no_check: bool) -> None:
         run_directory=str(folder),
         comment=not no_comment,
         check_run=not no_check,
+        neutral=frozenset({Outcome.REVIEW}) if allow_no_change and not rows else frozenset(),
         tested=index.head,
         create=len(rows) != 1 or not rows[0].measured,
     )

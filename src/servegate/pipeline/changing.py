@@ -34,7 +34,7 @@ from servegate.text.globs import matches
 INDEX = "index.json"
 WORKFLOWS = (".github/workflows/**", ".github/actions/**")
 """A workflow decides which gate runs and what fails it, and on a pull request GitHub takes it from the head."""
-Judge = Literal["base", "head"]
+Judge = Literal["base", "head", "protected_head"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def prepare(repository: Repository, config: str, base: str, head: str, target: P
     base_id, head_id = repository.commit(base), repository.commit(head)
     merge_base = repository.merge_base(base_id, head_id)
     changes = repository.changed(merge_base, head_id)
-    rules = _Rules(repository, {"base": base_id, "head": head_id}[judged_by], posixpath.normpath(config))
-    changed = rules.changed_by(changes)
+    rules = _Rules(repository, base_id if judged_by == "base" else head_id, posixpath.normpath(config))
+    changed = () if judged_by == "protected_head" else rules.changed_by(changes)
     target.mkdir(parents=True, exist_ok=True)
     settings = rules.load(target / "rules").config.changes
     watched = tuple(Watched(**each.to_json()) for each in settings.configs)
