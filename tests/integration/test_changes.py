@@ -420,6 +420,9 @@ def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
     assert list(index["outcomes"].values()) == ["pass"]
     [gate] = index["outcomes"]
     run = json.loads((tmp_path / "runs" / gate / "run.json").read_text())["data"]
+    again = (tmp_path / "runs" / gate / "report/reproduce.sh").read_text()
+    assert f"exec servegate ci --config=servegate.yaml --base={index['base']} --head={index['head']}" in again
+    assert str(tmp_path / "runs") not in (tmp_path / "runs" / gate / "report/report.md").read_text()
     assert run["git"]["head"] == index["head"]
     verdict = json.loads((tmp_path / "runs" / gate / "verdict.json").read_text())["data"]
     assert verdict["policy"]["changed_in_head"] is False

@@ -68,6 +68,8 @@ class Origin(Record):
     """The pull request's newest commit: the candidate."""
     baseline_path: str
     candidate_path: str
+    config_path: str = "servegate.yaml"
+    """The gate config's path in the repository."""
     judged_by: Literal["base", "head", "protected_head"] = "base"
     """Which of them the gate config and everything that it names was read from; a protected head was merged already."""
     changed: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ def prepare(repository: Repository, config: str, base: str, head: str, target: P
         head=head_id,
         baseline_path="",
         candidate_path="",
+        config_path=rules.path,
         judged_by=judged_by,
         changed=changed,
     )
@@ -129,7 +130,8 @@ def resolved_pair(target: Path, gate: str, config: str, overrides: Overrides = O
     origin = Origin.model_validate(_tuples(_object(load_json(folder / "origin.json"))))
     serving = folder / "serving"
     before, after = str(serving / "baseline.yaml"), str(serving / "candidate.yaml")
-    return resolve(load(folder / "tree" / config, replace(overrides, gate=gate, baseline=before, candidate=after)), origin)
+    wanted = replace(overrides, gate=gate, baseline=before, candidate=after)
+    return resolve(load(folder / "tree" / config, wanted, origin.config_path), origin)
 
 
 class _Rules:
@@ -175,7 +177,7 @@ class _Rules:
         return config
 
     def load(self, folder: Path) -> Loaded:
-        return load(self.write(folder), Overrides(baseline="-", candidate="-"))
+        return load(self.write(folder), Overrides(baseline="-", candidate="-"), self.path)
 
 
 class _Sorting:
