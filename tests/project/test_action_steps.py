@@ -169,7 +169,8 @@ def test_pairs_are_measured_without_the_workspace(runner: Runner) -> None:
     runner.run("measure", IMAGE=IMAGE, COMPARE="git", NETWORK="none")
     argv = runner.last()
     assert mounts(argv) == {"/pairs": False, "/output": True, "/cache": True}
-    assert argv[argv.index(IMAGE) + 1 :] == ["ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output"]
+    lease = ["--lease=/cache/servegate-card.lock", "--wait-minutes=0"]
+    assert argv[argv.index(IMAGE) + 1 :] == ["ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output", *lease]
 
 
 def test_every_run_of_an_index_is_judged_and_all_are_published_together(runner: Runner) -> None:
@@ -230,6 +231,8 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("NETWORK", "container:other"),
         ("COMMENT", "yes"),
         ("COMPARE", "both"),
+        ("WAIT_MINUTES", "1h"),
+        ("TRUST_HEAD", "yes"),
         ("BASE", "--upload-pack=x"),
         ("HEAD", "-h"),
         ("ALLOW_NO_CHANGE", "yes"),

@@ -188,8 +188,13 @@ class _Sorting:
         self.pairs: list[Pair] = []
         self.also: dict[str, tuple[str, ...]] = {}
         self.seen: dict[str, str] = {}
+        self.taken: set[str] = set()
 
     def add(self, pair: Pair, ready: Any) -> None:
+        if pair.gate in self.taken:
+            self.others.append(NotMeasured(pair.after, "refused", "has the gate id of another changed file", "refused"))
+            return
+        self.taken.add(pair.gate)
         try:
             found: Resolved = ready()
         except ServegateError as error:

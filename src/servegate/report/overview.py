@@ -1,6 +1,7 @@
-"""What became of every serving config that a pull request changes, as one short comment: read on a phone, between two things.
+"""What became of every serving config that a pull request changes, as one short comment.
 
-What was not measured stands beside what was, with its reason, so that a green line can not hide a missing one.
+It is read on a phone, between two things, so it is a list: the last column of a table is off that screen. What was not
+measured stands above what was, with its reason, so that a green line can not hide a missing one.
 """
 
 from __future__ import annotations
@@ -54,13 +55,11 @@ def overview(rows: Sequence[Row], rules_changed: Sequence[str], commits: Mapping
             f"**This pull request changes the rules by which it is judged** ({named}). The base branch's rules judged.",
             "",
         ]
-    if rows:
-        lines += ["| serving config | outcome | |", "|---|---|---|"]
-        for row in sorted(rows, key=lambda each: (each.measured, each.path))[:MOST_ROWS]:
-            shown = OUTCOMES[row.outcome]
-            what = f"{shown.symbol} {shown.word}" if row.measured else f"{shown.symbol} not measured"
-            lines.append(f"| {code(cut(row.path, 120))} | {what} | {markdown(cut(row.said, 160))} |")
-        if len(rows) > MOST_ROWS:
-            lines += ["", f"… and {len(rows) - MOST_ROWS} more"]
+    for row in sorted(rows, key=lambda each: (each.measured, each.path))[:MOST_ROWS]:
+        shown = OUTCOMES[row.outcome]
+        what = shown.word if row.measured else "not measured"
+        lines.append(f"- {shown.symbol} **{what}** {code(cut(row.path, 120))}: {markdown(cut(row.said, 160))}")
+    if len(rows) > MOST_ROWS:
+        lines.append(f"- … and {len(rows) - MOST_ROWS} more")
     lines += ["", f"<sub>Compared {code(commits['base'][:12])} with {code(commits['head'][:12])}.</sub>", ""]
     return "\n".join(lines).encode("utf-8", "replace")
