@@ -215,3 +215,21 @@ def test_the_scope_names_card_driver_engine_and_kernels() -> None:
     both = manifest(gpus=(gpu(),), driver="580.1")
     scope = verdict(result(), manifests=(both, both), version="0.33.0").scope
     assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "vLLM 0.32.0 -> 0.33.0")
+
+
+@pytest.mark.parametrize("name", ["chat-template", "generation-config", "logits-processors", "tokenizer", "tool-call-parser"])
+def test_a_change_that_no_check_exercises_is_never_a_pass(name: str) -> None:
+    """Prompts are sent as the baseline's token ids with every parameter, so such a change was not measured at all."""
+    knob = Knob(name=name, baseline=None, candidate="x", source="serving config")
+    said = verdict(result(), the_plan=plan(knobs=(knob,)))
+    assert said.outcome is Outcome.REVIEW
+    assert f"{name} changed along, which no check exercises" in said.headline
+
+
+def test_rules_that_the_pull_request_changes_are_never_a_pass() -> None:
+    origin = Origin(base="a" * 40, merge_base="b" * 40, head="c" * 40, baseline_path="s", candidate_path="s")
+    assert verdict(result(), the_plan=plan(origin=origin)).outcome is Outcome.PASS
+    said = verdict(result(), the_plan=plan(origin=origin.model_copy(update={"changed": ("servegate.yaml",)})))
+    assert (said.outcome, said.policy.changed_in_head) == (Outcome.REVIEW, True)
+    assert verdict(result(), the_plan=plan(origin=origin)).policy.changed_in_head is False
+    assert verdict(result()).policy.changed_in_head is None
