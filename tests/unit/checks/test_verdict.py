@@ -10,7 +10,7 @@ from servegate.checks.contract import AnyCheck, ArmEvidence, Check, Evidence, fi
 from servegate.checks.verdict import Judged, decide, judged, missing_section
 from servegate.domain.evidence import Diagnosis, EngineStatus, Gpu, Manifest, Measurement, NotMeasured, Quantization, Reason
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
-from servegate.domain.plan import Knob, Plan
+from servegate.domain.plan import Knob, Origin, Plan
 from servegate.domain.records import Settings
 from tests.unit.samples import engine_facts, manifest, plan
 
