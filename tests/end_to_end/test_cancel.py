@@ -56,7 +56,7 @@ def step(tmp_path: Path, docker: dict[str, str], image: str) -> dict[str, str]:
         "SHM_SIZE": "64m",
         "EXTRA_ARGUMENTS": "",
         "COMPARE": "config",
-        "WAIT_MINUTES": "0",
+        "LOCKS": "",
         "PAIRS": str(tmp_path / "pairs"),
         "RUNS": str(tmp_path / "runs"),
         "CACHE": str(tmp_path / "cache"),

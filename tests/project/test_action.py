@@ -41,7 +41,7 @@ def options_of(verb: str) -> set[str]:
 VERBS_OF_STEPS = [
     ("pairs", "pairs", {"--config", "--repository", "--output", "--base", "--head", "--trust-head"}),
     ("measure", "measure", {"--config", "--output"}),
-    ("measure", "ci", {"--pairs", "--config", "--output", "--lease", "--wait-minutes"}),
+    ("measure", "ci", {"--pairs", "--config", "--output"}),
     ("judge", "compare", set()),
     ("judge", "report", set()),
     ("publish", "publish", {"--no-comment", "--no-check", "--allow-no-change"}),

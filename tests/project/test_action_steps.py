@@ -169,8 +169,17 @@ def test_pairs_are_measured_without_the_workspace(runner: Runner) -> None:
     runner.run("measure", IMAGE=IMAGE, COMPARE="git", NETWORK="none")
     argv = runner.last()
     assert mounts(argv) == {"/pairs": False, "/output": True, "/cache": True}
-    lease = ["--lease=/cache/servegate-card.lock", "--wait-minutes=0"]
-    assert argv[argv.index(IMAGE) + 1 :] == ["ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output", *lease]
+    assert argv[argv.index(IMAGE) + 1 :] == ["ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output"]
+
+
+def test_jobs_of_one_machine_see_each_others_locks_of_a_card(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    locks = runner.root / "locks"
+    runner.run("measure", IMAGE=IMAGE, LOCKS=str(locks))
+    assert mounts(runner.last())["/run/lock"] is True
+    assert locks.stat().st_mode & 0o7777 == 0o1777
+    runner.run("measure", IMAGE=IMAGE, LOCKS=str(locks), GPUS="none")
+    assert "/run/lock" not in mounts(runner.last())
 
 
 def test_every_run_of_an_index_is_judged_and_all_are_published_together(runner: Runner) -> None:
@@ -231,7 +240,6 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("NETWORK", "container:other"),
         ("COMMENT", "yes"),
         ("COMPARE", "both"),
-        ("WAIT_MINUTES", "1h"),
         ("TRUST_HEAD", "yes"),
         ("BASE", "--upload-pack=x"),
         ("HEAD", "-h"),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,7 @@ from servegate.cli.pairs import git_options, left_over, prepared, show
 from servegate.cli.terminal import Terminal, printable, show_verdict
 from servegate.config import Overrides, load
 from servegate.domain.judgement import EXIT_CODES, PRECEDENCE, Outcome, worst
-from servegate.errors import Cancelled, ExitCode, ServegateError, UsageError
+from servegate.errors import Cancelled, ExitCode, ServegateError
 from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
 
 
@@ -33,17 +30,11 @@ from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("servegate-runs"), show_default=True, help="Where runs go."
 )
-@click.option("--lease", type=click.Path(path_type=Path), help="Lock file of the card, shared by the jobs that measure on it.")
-@click.option(
-    "--wait-minutes", type=click.FloatRange(0), default=0.0, show_default=True, help="How long to wait for the lease."
-)
 @click.option("--force", is_flag=True, help="Replace earlier runs of the same gates.")
 def command(
     pairs: Path | None,
     engine: str | None,
     output: Path,
-    lease: Path | None,
-    wait_minutes: float,
     force: bool,
     allow_no_change: bool,
     **options: Any,
@@ -61,60 +52,30 @@ def command(
     rules = load(folder / "rules" / options["config"], Overrides(baseline="-", candidate="-"))
     budget_s = 60 * rules.config.changes.budget_minutes
     longest, started = 0.0, time.monotonic()
-    with leased(lease, wait_minutes):
-        for number, pair in enumerate(index.pairs):
-            if number and time.monotonic() - started + longest > budget_s:
-                reason = f"was not started: `changes.budget_minutes: {budget_s / 60:g}` would not hold it"
-                index = _left(index, NotMeasured(pair.after, "budget", reason))
-                continue
-            begun = time.monotonic()
-            try:
-                found = resolved_pair(folder, pair.gate, options["config"], overrides)
-                run = measure(found, None, force=force, console=Console(stderr=True))
-                outcomes[pair.gate] = pipeline.compare(run).outcome
-                pipeline.report(run)
-            except Cancelled:
-                raise
-            except ServegateError as error:
-                index = _left(index, NotMeasured(pair.after, "failed", error.what, "refused"))
-                continue
-            finally:
-                longest = max(longest, time.monotonic() - begun)
-                _write(output, index, outcomes)
-            click.echo(printable(f"{pair.after}:"))
-            show_verdict(Terminal(), run.read_verdict())
-            click.echo(f"report: {run.root / 'report' / 'report.html'}")
+    for number, pair in enumerate(index.pairs):
+        if number and time.monotonic() - started + longest > budget_s:
+            reason = f"was not started: `changes.budget_minutes: {budget_s / 60:g}` would not hold it"
+            index = _left(index, NotMeasured(pair.after, "budget", reason))
+            continue
+        begun = time.monotonic()
+        try:
+            found = resolved_pair(folder, pair.gate, options["config"], overrides)
+            run = measure(found, None, force=force, console=Console(stderr=True))
+            outcomes[pair.gate] = pipeline.compare(run).outcome
+            pipeline.report(run)
+        except Cancelled:
+            raise
+        except ServegateError as error:
+            index = _left(index, NotMeasured(pair.after, "failed", error.what, "refused"))
+            continue
+        finally:
+            longest = max(longest, time.monotonic() - begun)
+            _write(output, index, outcomes)
+        click.echo(printable(f"{pair.after}:"))
+        show_verdict(Terminal(), run.read_verdict())
+        click.echo(f"report: {run.root / 'report' / 'report.html'}")
     _write(output, index, outcomes)
     return int(_code(outcomes, left_over(index, allow_no_change=allow_no_change)))
-
-
-@contextmanager
-def leased(lock: Path | None, wait_minutes: float) -> Iterator[None]:
-    """Hold the card's lock file while the block runs: a card that another job measures on is waited for.
-
-    Raises:
-        UsageError: it was not free within `wait_minutes`.
-    """
-    if lock is None:
-        yield
-        return
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        stream = lock.open("a")
-    except OSError as error:
-        raise UsageError(f"{lock} can not be opened: {error.strerror}", advice="Give another --lease.") from None
-    until = time.monotonic() + 60 * wait_minutes
-    with stream:
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= until:
-                    what = f"the card was not free within {wait_minutes:g} minutes: another job holds {lock}"
-                    raise UsageError(what, advice="Run it again later, or wait longer: --wait-minutes.") from None
-                time.sleep(min(1.0, max(0.01, until - time.monotonic())))
-        yield
 
 
 def _left(index: Index, what: NotMeasured) -> Index:
