@@ -302,6 +302,19 @@ def test_a_second_job_finds_the_pull_request_by_its_head(replica: Replica, runne
     assert [check["conclusion"] for check in replica.check_runs()] == ["success"]
 
 
+def test_a_comment_job_updates_the_live_head_only(replica: Replica, runner: dict[str, str]) -> None:
+    _, head = replica.commits()
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps({"issue": {"number": PULL_REQUEST, "pull_request": {}}}))
+    environment = {**runner, "GITHUB_EVENT_NAME": "issue_comment", "GITHUB_TOKEN": replica.tokens["bot"]}
+    old = hurried(FILES, verdict(Outcome.PASS), replace(CHECKED, tested="d" * 40), environment)
+    assert (old.comment, replica.comments(), replica.check_runs()) == ("outdated", [], [])
+    with pytest.raises(PublishError, match="does not say which commit"):
+        hurried(FILES, verdict(Outcome.PASS), CHECKED, environment)
+    done = hurried(FILES, verdict(Outcome.PASS), replace(CHECKED, tested=head), environment)
+    assert done.comment == "created"
+    assert [(check["head_sha"], check["conclusion"]) for check in replica.check_runs()] == [(head, "success")]
+
+
 def test_a_head_that_no_open_pull_request_has_is_left_alone(replica: Replica, runner: dict[str, str]) -> None:
     done = second_job(replica, runner, "eve/llm")
     assert (done.comment, replica.comments(), replica.check_runs()) == ("skipped", [], [])

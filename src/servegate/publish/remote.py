@@ -98,9 +98,9 @@ def _put(text: str, verdict: Verdict, settings: Publication, event: Event, conne
             f"the run is about the commit {settings.tested[:12]}, the event about {str(sha)[:12]}",
             advice="Publish the run of this commit; nothing was written.",
         )
-    if event.measured_by is not None and settings.tested is None:
+    if event.pull_request is None and pull is not None and settings.tested is None:
         raise PublishError(
-            "the run does not say which commit it measured, so what another workflow uploaded can not be published",
+            "the run does not say which commit it measured, so what was stored before can not be published",
             advice="Measure with `servegate ci`.",
         )
     log: list[str] = []
