@@ -18,6 +18,13 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1 \
     PYTHONDONTWRITEBYTECODE=1
 
+# `servegate pairs` asks git what a pull request changes. Empty: none is installed, for an image that only judges. Its
+# version is the base's own.
+ARG GIT_PACKAGE=git
+# hadolint ignore=DL3008
+RUN if [ -n "${GIT_PACKAGE}" ] && ! command -v git; then \
+      apt-get update && apt-get install --yes --no-install-recommends "${GIT_PACKAGE}" && rm -rf /var/lib/apt/lists/*; fi
+
 WORKDIR /opt/servegate/source
 COPY requirements/core.txt requirements/eval.txt ./requirements/
 # Plain Python images come without compiled standard library, and nobody can write one on a read-only root.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes localhost/python:VERSION-slim from Debian packages and a CPython of this host, for builds where no image registry can
-# be reached. It stands in for the official python image in tests of the Dockerfile; it is not that image.
+# Makes localhost/python-git:VERSION-slim from Debian packages and a CPython of this host, for builds where no image registry can
+# be reached. It stands in for the official python image (with git) in tests of the Dockerfile; it is not that image.
 #
 #   scripts/ci/make-base-image.sh [VERSION]       prints the image's name; VERSION defaults to that of $PYTHON or `python3`
 #
@@ -10,7 +10,7 @@ set -euo pipefail
 
 python=${PYTHON:-python3}
 version=${1:-$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')}
-image=localhost/python:$version-slim
+image=localhost/python-git:$version-slim
 if podman image exists "$image"; then
   echo "$image"
   exit 0
@@ -37,7 +37,7 @@ tree=$work/tree
 # The shared libraries that CPython's extension modules link to; everything else stays out.
 mmdebstrap --quiet --variant=minbase --mode=root \
   --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-  --include=ca-certificates,netbase,tzdata,libssl3,libffi8,libsqlite3-0,libreadline8,libbz2-1.0,liblzma5,libncursesw6,libuuid1,libexpat1,libnsl2 \
+  --include=ca-certificates,git,netbase,tzdata,libssl3,libffi8,libsqlite3-0,libreadline8,libbz2-1.0,liblzma5,libncursesw6,libuuid1,libexpat1,libnsl2 \
   "$suite" "$tree" >&2
 
 # Only lib/pythonX.Y, the interpreter and the headers: a prefix such as /usr holds far more than Python. An interpreter built

@@ -33,10 +33,12 @@ def podman() -> str:
 
 @pytest.fixture(scope="session")
 def image(podman: str) -> str:
-    """The image of this tree's Dockerfile on a Python base without an engine.
+    """The image of this tree's Dockerfile on a Python base without an engine, or the one that SERVEGATE_TEST_IMAGE names.
 
     Only where a base was named on purpose: a build installs packages, which podman as it is may not be allowed to.
     """
+    if made := os.environ.get("SERVEGATE_TEST_IMAGE"):
+        return made
     base = os.environ.get("SERVEGATE_TEST_BASE_IMAGE") or missing("SERVEGATE_TEST_BASE_IMAGE (scripts/ci/make-base-image.sh)")
     if command(podman, "image", "exists", base).returncode != 0:
         missing(f"the image {base} (scripts/ci/make-base-image.sh)")
@@ -44,6 +46,7 @@ def image(podman: str) -> str:
     offline = ("--volume", f"{wheels}:/wheels:ro", "--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1")
     build = command(
         *(podman, "build", "--pull=never", "--build-arg", f"BASE_IMAGE={base}", "--tag", IMAGE),
+        *("--build-arg", "GIT_PACKAGE="),
         *(offline if wheels else ()),
         str(ROOT),
         timeout=1500,

@@ -78,7 +78,7 @@ class Done:
 class Act:
     """A workspace, and a function that runs a workflow in it: the action's inputs and the run's number -> what happened."""
 
-    run: Callable[[dict[str, str], int], Done]
+    run: Callable[..., Done]
     workspace: Path
 
 
@@ -137,10 +137,10 @@ def act(replica: Replica, docker: dict[str, str], image: str, tmp_path: Path) ->
             who = ("-c", "user.name=t", "-c", "user.email=t@t.invalid")
             subprocess.run(["git", "-C", str(where), *who, *arguments], check=True, timeout=60)
 
-    def run(inputs: dict[str, str], run_id: int) -> Done:
+    def run(inputs: dict[str, str], run_id: int, keep: bool = False) -> Done:
         given = json.dumps({"image": image, "gpus": "none", **inputs})
         (workspace / ".github/workflows/gate.yml").write_text(WORKFLOW.format(inputs=given))
-        for where in (workspace, stub):
+        for where in (stub,) if keep else (workspace, stub):
             shutil.rmtree(where / ".git", ignore_errors=True)
             commit(where)
         proxy = f"http://{forward.listener.getsockname()[0]}:{forward.port}"
@@ -228,3 +228,32 @@ def test_what_could_not_be_measured_is_no_pass(act: Act, replica: Replica) -> No
     assert "Not evaluated" in done.log
     assert done.outputs["outcome"] in {"", "error"}
     assert all("PASS" not in comment["body"] for comment in replica.comments())
+
+
+def test_what_changed_comes_from_git_and_a_refused_config_is_told(act: Act, docker: dict[str, str], image: str) -> None:
+    """The container that reads git is really run, and so is the one that measures, which has nothing of the workspace."""
+    found = command("docker", "run", "--rm", "--network", "none", "--entrypoint", "git", image, "--version", environment=docker)
+    if found.returncode != 0:
+        missing("git in the image (scripts/ci/make-base-image.sh makes a base that has it)")
+    workspace = act.workspace
+
+    def commit(message: str) -> None:
+        who = ("-c", "user.name=t", "-c", "user.email=t@t.invalid")
+        for arguments in (("add", "--all"), ("commit", "--quiet", "--message", message)):
+            subprocess.run(["git", "-C", str(workspace), *who, *arguments], check=True, timeout=60)
+
+    (workspace / "serving").mkdir()
+    (workspace / "serving/a.yaml").write_text("model: org/m\n")
+    changes = {"configs": [{"files": "serving/*.yaml"}]}
+    config = {"version": 1, "gate": "team", "policy": "quick", "checks": {"engagement": {}}, "changes": changes}
+    (workspace / "servegate.yaml").write_text(yaml.safe_dump(config))
+    subprocess.run(["git", "-C", str(workspace), "init", "--quiet"], check=True, timeout=60)
+    commit("base")
+    (workspace / "serving/a.yaml").write_text("model: org/m\ntrust-remote-code: true\n")
+    commit("change")
+    given = {"compare": "git", "base": "HEAD~1", "head": "HEAD", "comment": "false", "network": "none"}
+    done = act.run(given, 7, keep=True)
+    assert done.code != 0, done.log
+    assert "serving/a.yaml:2: a pull request may not set 'trust-remote-code'" in done.log
+    assert done.outputs["outcome"] == "error"
+    assert "uploaded servegate-run ./index.json" in done.log

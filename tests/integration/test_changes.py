@@ -161,6 +161,17 @@ def test_equal_arguments_run_once_and_a_comment_alone_is_not_measured(clone: Clo
     assert resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml").plan.origin.also == ("serving/twin.yaml",)
 
 
+def test_two_files_of_one_gate_id_do_not_share_a_folder(clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may look for a path whose id is that of another file, so that one is judged by the other's content."""
+    monkeypatch.setattr("servegate.changes.pairing._name", lambda gate, _path: gate)
+    for name in "ab":
+        clone.write(f"serving/{name}.yaml", (clone.root / f"serving/{name}.yaml").read_text() + "seed: 1\n")
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert [pair.after for pair in index.pairs] == ["serving/a.yaml"]
+    assert left(index) == {"serving/b.yaml": "refused"}
+
+
 def test_pairs_beyond_the_most_are_listed(clone: Clone, tmp_path: Path) -> None:
     for name in "cdefg":
         clone.write(f"serving/{name}.yaml", SERVING + f"seed: {ord(name)}\n")
@@ -245,7 +256,7 @@ def test_a_pull_request_can_not_lower_its_own_bar(clone: Clone, tmp_path: Path) 
     assert verdict.policy.changed_in_head is True
     [told] = [each for each in verdict.findings if each.code == "arms/policy-changed"]
     assert told.severity.value == "review"
-    assert "prompts.jsonl, servegate.yaml); the base branch's judge" in told.message
+    assert "prompts.jsonl, servegate.yaml); the base branch's were used here" in told.message
 
 
 def test_rules_of_the_head_judge_only_when_that_is_asked_for(clone: Clone, tmp_path: Path) -> None:
@@ -255,7 +266,21 @@ def test_rules_of_the_head_judge_only_when_that_is_asked_for(clone: Clone, tmp_p
     index = index_of(clone, tmp_path, judged_by="head")
     assert index.pairs[0].gate.startswith("mine-")
     found = resolved_pair(tmp_path / "pairs", index.pairs[0].gate, "servegate.yaml")
-    assert any("own judge" in each.message for each in decide(found.plan, _no_arms(), {}).findings)
+    assert any("its own, as was asked for, were used" in each.message for each in decide(found.plan, _no_arms(), {}).findings)
+
+
+def test_a_merged_head_is_judged_by_its_own_rules_and_a_pull_request_can_not_claim_to_be_one(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    clone.write("serving/a.yaml", SERVING + "trust-remote-code: true\n")
+    clone.write("servegate.yaml", GATE.replace("team", "mine"))
+    clone.commit()
+    index = index_of(clone, tmp_path, judged_by="protected_head")
+    assert (index.rules_changed, index.not_measured) == ((), ())
+    monkeypatch.chdir(clone.root)
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    assert _code(["pairs", "--base", "main", "--trust-head", "--output", str(tmp_path / "p")]) == 2
+    assert "not trusted" in capsys.readouterr().err
 
 
 def test_unchanged_rules_are_said_to_be_unchanged(clone: Clone, tmp_path: Path) -> None:
@@ -406,10 +431,27 @@ def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
     assert list(index["outcomes"].values()) == ["pass"]
     [gate] = index["outcomes"]
     run = json.loads((tmp_path / "runs" / gate / "run.json").read_text())["data"]
+    again = (tmp_path / "runs" / gate / "report/reproduce.sh").read_text()
+    assert f"exec servegate ci --config=servegate.yaml --base={index['base']} --head={index['head']}" in again
+    assert str(tmp_path / "runs") not in (tmp_path / "runs" / gate / "report/report.md").read_text()
     assert run["git"]["head"] == index["head"]
     verdict = json.loads((tmp_path / "runs" / gate / "verdict.json").read_text())["data"]
     assert verdict["policy"]["changed_in_head"] is False
     (clone.root / "serving/b.yaml").unlink()
     clone.commit()
     assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs"), "--force"]) == 3
+    comment = (tmp_path / "runs" / gate / "report/comment.md").read_text()
+    assert "What differs in `serving/a.yaml`, baseline → candidate:" in comment
+    index = json.loads((tmp_path / "runs/index.json").read_text())
+    assert f"serving config `serving/a.yaml`, commits `{index['merge_base'][:12]} -> {index['head'][:12]}`" in comment
     assert "not measured: serving/b.yaml: was deleted" in capsys.readouterr().out
+    (tmp_path / "bin/vllm").unlink()
+    assert _code(["ci", "--base", "main", "--output", str(tmp_path / "none"), "--force"]) == 2
+    told = json.loads((tmp_path / "none/index.json").read_text())["not_measured"]
+    assert [each["path"] for each in told] == ["serving/b.yaml", "serving/a.yaml"]
+    assert "engine not found" in told[1]["reason"]
+    capsys.readouterr()
+    assert _code(["publish", str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr().out
+    assert "the verdict is pass" in said.lower()
+    assert "The verdict is review: 1 of 2 changed serving configs were not measured: serving/b.yaml: was deleted" in said

@@ -97,7 +97,11 @@ def test_a_second_run_updates_the_comment_of_the_first(replica: Replica, runner:
     [comment] = replica.comments()
     assert comment["user"] == "bot"
     _, head = replica.commits()
-    assert comment["body"] == f"<!-- servegate:{GATE} -->\n<!-- servegate-run: {head} 101.1 -->\n**PASS** mended\n"
+    url = f"https://github.com/{REPOSITORY}/actions/runs/101"
+    assert comment["body"] == (
+        f"<!-- servegate:{GATE} -->\n<!-- servegate-run: {head} 101.1 -->\n**PASS** mended\n\n"
+        f"<sub>Tested commit <code>{head[:12]}</code> in [run 101, attempt 1]({url}), which keeps the run directory.</sub>\n"
+    )
     assert second.comment_url == first.comment_url
     assert second.comment_url.endswith(f"#issuecomment-{comment['id']}")
 
@@ -153,7 +157,7 @@ def test_an_older_run_never_replaces_a_newer_one(replica: Replica, runner: dict[
     publish(replica, runner, "new", GITHUB_RUN_ID="200")
     for older in ({"GITHUB_RUN_ID": "100"}, {"GITHUB_RUN_ID": "100", "GITHUB_RUN_ATTEMPT": "9"}):
         assert publish(replica, runner, "old", **older).comment == "newer"
-    assert replica.comments()[0]["body"].endswith("new")
+    assert "\nnew\n" in replica.comments()[0]["body"]
     assert publish(replica, runner, "again", GITHUB_RUN_ID="200", GITHUB_RUN_ATTEMPT="2").comment == "updated"
 
 
@@ -175,7 +179,7 @@ def test_a_quoted_or_forged_marker_owns_nothing(replica: Replica, runner: dict[s
     assert publish(replica, runner, "**FAIL** 2", GITHUB_RUN_ID="101").comment == "updated"
     bodies = [comment["body"] for comment in replica.comments()]
     assert len(bodies) == 3
-    assert bodies[0].endswith("**FAIL** 2")
+    assert "\n**FAIL** 2\n" in bodies[0]
     assert bodies[1] == forged
 
 
@@ -204,7 +208,7 @@ def test_a_marker_that_the_report_has_written_is_not_repeated(replica: Replica, 
     publish(replica, runner, f"{marker(GATE)}\n## REVIEW\n")
     [comment] = replica.comments()
     assert comment["body"].count(marker(GATE)) == 1
-    assert comment["body"].endswith("100.1 -->\n## REVIEW\n")
+    assert "100.1 -->\n## REVIEW\n" in comment["body"]
 
 
 def test_a_text_too_long_for_github_becomes_the_verdict_alone(replica: Replica, runner: dict[str, str]) -> None:
@@ -296,6 +300,19 @@ def second_job(replica: Replica, runner: dict[str, str], repository: str = REPOS
 def test_a_second_job_finds_the_pull_request_by_its_head(replica: Replica, runner: dict[str, str]) -> None:
     assert second_job(replica, runner).comment == "created"
     assert [check["conclusion"] for check in replica.check_runs()] == ["success"]
+
+
+def test_a_comment_job_updates_the_live_head_only(replica: Replica, runner: dict[str, str]) -> None:
+    _, head = replica.commits()
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps({"issue": {"number": PULL_REQUEST, "pull_request": {}}}))
+    environment = {**runner, "GITHUB_EVENT_NAME": "issue_comment", "GITHUB_TOKEN": replica.tokens["bot"]}
+    old = hurried(FILES, verdict(Outcome.PASS), replace(CHECKED, tested="d" * 40), environment)
+    assert (old.comment, replica.comments(), replica.check_runs()) == ("outdated", [], [])
+    with pytest.raises(PublishError, match="does not say which commit"):
+        hurried(FILES, verdict(Outcome.PASS), CHECKED, environment)
+    done = hurried(FILES, verdict(Outcome.PASS), replace(CHECKED, tested=head), environment)
+    assert done.comment == "created"
+    assert [(check["head_sha"], check["conclusion"]) for check in replica.check_runs()] == [(head, "success")]
 
 
 def test_a_head_that_no_open_pull_request_has_is_left_alone(replica: Replica, runner: dict[str, str]) -> None:

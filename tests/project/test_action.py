@@ -38,17 +38,27 @@ def options_of(verb: str) -> set[str]:
     return {name for parameter in command.params for name in parameter.opts}
 
 
-@pytest.mark.parametrize(
-    ("step", "verb"), [("measure", "measure"), ("judge", "compare"), ("judge", "report"), ("publish", "publish")]
-)
-def test_every_verb_and_option_that_the_action_uses_exists(step: str, verb: str) -> None:
-    assert re.search(rf'("\$IMAGE"|judge) {verb}\b', SCRIPTS[step])
+VERBS_OF_STEPS = [
+    ("pairs", "pairs", {"--config", "--repository", "--output", "--base", "--head", "--trust-head"}),
+    ("measure", "measure", {"--config", "--output"}),
+    ("measure", "ci", {"--pairs", "--config", "--output"}),
+    ("judge", "compare", set()),
+    ("judge", "report", set()),
+    ("publish", "publish", {"--no-comment", "--no-check", "--allow-no-change"}),
+]
+
+
+@pytest.mark.parametrize(("step", "verb", "options"), VERBS_OF_STEPS)
+def test_every_verb_and_option_that_the_action_uses_exists(step: str, verb: str, options: set[str]) -> None:
+    script = SCRIPTS[step]
+    assert re.search(rf'("\$IMAGE"|judge|arguments=\() ?{verb}\b', script)
     assert verb in VERBS
-    container_part = SCRIPTS[step].partition('"$IMAGE" ' + verb)[2]
-    used = set(re.findall(r"--[a-z-]+(?==| |\")", container_part.partition("\n\n")[0])) if step == "measure" else set()
-    used |= set(re.findall(r"arguments\+=\((--[a-z-]+)\)", SCRIPTS[step]))
+    given = re.findall(r"arguments\+?=\(([^\n]*)\)", script)
+    other = ("measure", "ci")
+    mine = [part for part in given if not (step == "measure" and part.split(" ")[0] in other and part.split(" ")[0] != verb)]
+    used = {name for part in mine for name in re.findall(r"--[a-z-]+", part)}
     assert used <= options_of(verb), f"{verb} has no {used - options_of(verb)}"
-    assert used == {"measure": {"--config", "--output"}, "publish": {"--no-comment"}}.get(verb, set())
+    assert used == options
 
 
 def test_every_output_of_the_action_is_written_by_publish(tmp_path: Path) -> None:
@@ -122,7 +132,13 @@ def test_an_example_gives_the_action_what_it_declares(path: Path) -> None:
     for job in workflow["jobs"].values():
         writes = {name for name, level in job["permissions"].items() if level == "write"}
         comments = any(step in ours and step["with"].get("comment") != "false" for step in job["steps"])
-        assert writes == ({"pull-requests"} if comments else set())
+        comments |= any(" publish " in step.get("run", "") for step in job["steps"])
+        attests = any("attest" in step.get("uses", "") for step in job["steps"])
+        assert writes == ({"checks", "pull-requests"} if comments else {"attestations", "id-token"} if attests else set())
+        for script in (step["run"] for step in job["steps"] if "docker run" in step.get("run", "")):
+            used = set(re.findall(r'servegate ([a-z]+) |"\$IMAGE" ([a-z]+) ', script))
+            assert {one or other for one, other in used} <= set(VERBS)
+            assert script.count("docker run") == script.count("--cap-drop ALL --security-opt no-new-privileges")
         assert not (writes and "self-hosted" in job["runs-on"]), "the GPU runner must not get a token that writes"
 
 

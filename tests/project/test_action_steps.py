@@ -24,7 +24,7 @@ log = pathlib.Path(os.environ["DOCKER_LOG"])
 with log.open("a") as stream:
     stream.write(json.dumps({{"argv": sys.argv[1:], "token": "GITHUB_TOKEN" in os.environ}}) + "\\n")
 answers = json.loads(os.environ.get("DOCKER_ANSWERS", "{{}}"))
-verb = next((word for word in sys.argv if word in ("measure", "compare", "report", "publish")), "")
+verb = next((word for word in sys.argv if word in ("pairs", "ci", "measure", "compare", "report", "publish")), "")
 if verb == "compare" and os.environ.get("DOCKER_VERDICT"):
     source = next(word for word in sys.argv if word.startswith("type=bind")).split("source=")[1].split(",")[0]
     (pathlib.Path(source) / "verdict.json").write_text("{{}}")
@@ -126,7 +126,11 @@ def test_the_measuring_container_sees_the_workspace_read_only_and_no_secret(runn
     runner.run("measure", IMAGE=IMAGE)
     argv = runner.last()
     assert value_after(argv, "--gpus") == "all"
-    assert value_after(argv, "--network") == "bridge"
+    assert value_after(argv, "--network").startswith("servegate-7.1.")
+    made = runner.containers()[-2]["argv"]
+    assert made[:2] == ["network", "create"]
+    assert made[-1] == value_after(argv, "--network")
+    assert value_after(argv, "--pids-limit") == "8192"
     assert value_after(argv, "--user") == f"{os.getuid()}:{os.getgid()}"
     assert value_after(argv, "--cap-drop") == "ALL"
     assert value_after(argv, "--security-opt") == "no-new-privileges"
@@ -136,6 +140,66 @@ def test_the_measuring_container_sees_the_workspace_read_only_and_no_secret(runn
     assert not {"--env", "-e", "--env-file", "--privileged"} & set(argv)
     assert argv[argv.index(IMAGE) :] == [IMAGE, "measure", "--config=servegate.yaml", "--output=/output"]
     assert runner.containers()[-1]["token"] is False
+
+
+def test_only_the_step_that_reads_git_sees_the_history_and_it_has_nothing_else(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE, COMPARE="git")
+    runner.run("pairs", IMAGE=IMAGE, BASE="main", HEAD="x; touch /pwned")
+    argv = runner.last()
+    assert value_after(argv, "--network") == "none"
+    event = str(runner.root / "event.json")
+    assert mounts(argv) == {"/workspace": False, "/pairs": True, event: False}
+    assert not {"--gpus", "--tmpfs /workspace/.git"} & set(argv)
+    assert [argv[index + 1] for index, word in enumerate(argv) if word == "--env"] == ["GITHUB_ACTIONS", "GITHUB_EVENT_PATH"]
+    expected = [
+        "--config=./servegate.yaml",
+        "--repository=/workspace",
+        "--output=/pairs",
+        "--base=main",
+        "--head=x; touch /pwned",
+    ]
+    assert argv[argv.index(IMAGE) + 1 :] == ["pairs", *expected]
+
+
+def test_pairs_are_measured_without_the_workspace(runner: Runner) -> None:
+    outputs = runner.run("prepare", IMAGE=IMAGE, COMPARE="git")
+    runner.run("measure", expected=2, IMAGE=IMAGE, COMPARE="git")
+    assert "Not evaluated: what changed could not be read from git" in runner.said
+    (Path(outputs["pairs"]) / "index.json").write_text("{}")
+    runner.run("measure", IMAGE=IMAGE, COMPARE="git", NETWORK="none")
+    argv = runner.last()
+    assert mounts(argv) == {"/pairs": False, "/output": True, "/cache": True}
+    assert argv[argv.index(IMAGE) + 1 :] == ["ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output"]
+
+
+def test_jobs_of_one_machine_see_each_others_locks_of_a_card(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    locks = runner.root / "locks"
+    runner.run("measure", IMAGE=IMAGE, LOCKS=str(locks))
+    assert mounts(runner.last())["/run/lock"] is True
+    assert locks.stat().st_mode & 0o7777 == 0o1777
+    runner.run("measure", IMAGE=IMAGE, LOCKS=str(locks), GPUS="none")
+    assert "/run/lock" not in mounts(runner.last())
+
+
+def test_every_run_of_an_index_is_judged_and_all_are_published_together(runner: Runner) -> None:
+    folder = measured(runner, "a", "b")
+    (runner.root / "workspace" / folder / "index.json").write_text("{}")
+    outputs = runner.run("prepare", IMAGE=IMAGE, RUN=folder)
+    judged = runner.run("judge", IMAGE=IMAGE, DOCKER_VERDICT="yes", DOCKER_ANSWERS='{"compare": 3}')
+    assert judged["run"] == outputs["runs"]
+    assert [entry["argv"][-2] for entry in runner.containers()] == ["compare", "report", "compare", "report"]
+    for gate in "ab":
+        assert (Path(outputs["runs"]) / gate / "verdict.json").read_text() == "{}"
+
+
+def test_an_index_without_a_run_is_published_too(runner: Runner) -> None:
+    (runner.root / "workspace/measured").mkdir()
+    (runner.root / "workspace/measured/index.json").write_text("{}")
+    outputs = runner.run("prepare", IMAGE=IMAGE, RUN="measured")
+    assert runner.run("judge", IMAGE=IMAGE)["run"] == outputs["runs"]
+    runner.run("publish", IMAGE=IMAGE, RUN=outputs["runs"], COMMENT="true", ALLOW_NO_CHANGE="true")
+    assert runner.last()[-3:] == ["publish", "--allow-no-change", outputs["runs"]]
 
 
 def test_hostile_inputs_stay_single_arguments(runner: Runner) -> None:
@@ -175,6 +239,11 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("NETWORK", "host"),
         ("NETWORK", "container:other"),
         ("COMMENT", "yes"),
+        ("COMPARE", "both"),
+        ("TRUST_HEAD", "yes"),
+        ("BASE", "--upload-pack=x"),
+        ("HEAD", "-h"),
+        ("ALLOW_NO_CHANGE", "yes"),
         ("FAIL_ON", ""),
         ("FAIL_ON", "fail,pass"),
         ("FAIL_ON", "fail, error"),
@@ -260,7 +329,7 @@ def test_publishing_without_a_comment_needs_neither_token_nor_network(runner: Ru
     argv = runner.last()
     assert "GITHUB_TOKEN" not in argv
     assert value_after(argv, "--network") == "none"
-    assert argv[-3:] == ["publish", "--no-comment", "/r"]
+    assert argv[-3:] == ["--no-comment", "--no-check", "/r"]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +358,8 @@ def test_the_job_ends_as_the_verdict_says(
 def test_what_a_cancelled_step_left_is_removed_by_label(runner: Runner) -> None:
     runner.run("prepare", IMAGE=IMAGE)
     runner.run("Remove what a cancelled step left")
-    [asked] = runner.containers()
-    assert f"label={runner.variables['OUTPUT_prepare_label']}" in asked["argv"]
+    containers, networks = runner.containers()
+    for asked in (containers, networks):
+        assert f"label={runner.variables['OUTPUT_prepare_label']}" in asked["argv"]
+    assert networks["argv"][:2] == ["network", "ls"]
     assert runner.variables["OUTPUT_prepare_label"].startswith("servegate=7.1.")

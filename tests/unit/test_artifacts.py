@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -14,7 +15,7 @@ from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison
 from servegate.domain.plan import fingerprint_of
 from servegate.domain.records import Record
-from servegate.errors import RunDirectoryError
+from servegate.errors import RunDirectoryError, StorageError
 from tests.unit.samples import engine_facts, plan
 
 
@@ -256,3 +257,17 @@ def test_a_schema_version_is_the_number_one(run: RunDirectory, version: object) 
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
     with pytest.raises(RunDirectoryError, match="schema version"):
         run.read_run()
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_the_old_file(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.write_run("running", {}, gate="g", plan=None)
+    before = (run.root / "run.json").read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("servegate.artifacts.durable.os.fsync", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        run.write_run("complete", {}, gate="g", plan=None)
+    assert (run.root / "run.json").read_bytes() == before
+    assert [path.name for path in run.root.iterdir()] == ["run.json"]

@@ -65,9 +65,9 @@ def test_a_fresh_pass_of_this_commit_on_this_card_is_enough() -> None:
         ({"plan": plan(policy="quick", origin=ORIGIN)}, "under policy 'quick'"),
         (
             {"plan": plan(policy="release", origin=ORIGIN.model_copy(update={"changed": ("servegate.yaml",)}))},
-            "base branch's own",
+            "those that were reviewed",
         ),
-        ({"plan": plan(policy="release", origin=ORIGIN.model_copy(update={"judged_by": "head"}))}, "base branch's own"),
+        ({"plan": plan(policy="release", origin=ORIGIN.model_copy(update={"judged_by": "head"}))}, "those that were reviewed"),
         ({"manifests": {"baseline": manifest(), "candidate": manifest()}}, "the candidate ran on cpu"),
         ({"manifests": {}}, "nothing is recorded of the machine of the baseline"),
         ({"now": datetime(2026, 3, 17, 12, tzinfo=UTC)}, "8.0 days ago"),
@@ -81,6 +81,13 @@ def test_a_fresh_pass_of_this_commit_on_this_card_is_enough() -> None:
 )
 def test_each_lack_is_a_reason(changes: dict[str, Any], expected: str) -> None:
     assert expected in against(**changes)
+
+
+def test_a_merged_heads_own_rules_count_where_the_policy_says_so() -> None:
+    asked = ReleasePolicy(version=1, cards=("NVIDIA H200",), rules="protected_head")
+    assert against(policy=asked, plan=released(judged_by="protected_head")) == ""
+    assert against(policy=asked) == ""
+    assert "those that were reviewed" in against(policy=asked, plan=released(judged_by="head"))
 
 
 def test_the_oldest_measurement_counts() -> None:

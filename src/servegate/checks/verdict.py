@@ -167,12 +167,8 @@ def _arm_findings(
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
     if plan.origin is not None and plan.origin.changed:
         files = ", ".join(plan.origin.changed)
-        by = (
-            "the base branch's judge"
-            if plan.origin.judged_by == "base"
-            else "the pull request's own judge, as it was asked for"
-        )
-        message = f"the pull request changes the rules by which it is judged ({files}); {by}"
+        by = "the base branch's" if plan.origin.judged_by == "base" else "its own, as was asked for,"
+        message = f"the pull request changes the rules by which it is judged ({files}); {by} were used here"
         found.append(finding(ARMS, "policy-changed", Severity.REVIEW, message))
     unseen = sorted(UNSEEN_KNOBS & {knob.name for knob in plan.knobs})
     if unseen:

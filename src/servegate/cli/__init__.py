@@ -12,7 +12,7 @@ from servegate import __version__
 from servegate.errors import Cancelled, ExitCode, ServegateError
 
 VERBS = (
-    "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "ci", "pairs", "publish",
+    "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "ci", "pairs", "publish", "fetch",
     "doctor", "verify", "fake-engine",
 )  # fmt: skip
 """Order of the help page: what a person needs first comes first."""
@@ -28,6 +28,7 @@ HELP = {
     "pairs": "Read from git what a pull request changes; measures nothing.",
     "calibrate": "Say how often this gate is wrong about a config against itself.",
     "publish": "Put the verdict into the pull request and the workflow summary.",
+    "fetch": "Download the newest run directory of a pull request.",
     "doctor": "Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.",
     "verify": "Check a run directory's files against its checksums.",
     "fake-engine": "A vLLM without a model, to rehearse a gate without a GPU.",

@@ -17,9 +17,9 @@ from servegate.changes import NotMeasured
 from servegate.cli.measure import measure
 from servegate.cli.pairs import git_options, left_over, prepared, show
 from servegate.cli.terminal import Terminal, printable, show_verdict
-from servegate.config import Overrides
+from servegate.config import Overrides, load
 from servegate.domain.judgement import EXIT_CODES, PRECEDENCE, Outcome, worst
-from servegate.errors import ExitCode
+from servegate.errors import Cancelled, ExitCode, ServegateError
 from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
 
 
@@ -31,7 +31,14 @@ from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
     "--output", type=click.Path(path_type=Path), default=Path("servegate-runs"), show_default=True, help="Where runs go."
 )
 @click.option("--force", is_flag=True, help="Replace earlier runs of the same gates.")
-def command(pairs: Path | None, engine: str | None, output: Path, force: bool, allow_no_change: bool, **options: Any) -> int:
+def command(
+    pairs: Path | None,
+    engine: str | None,
+    output: Path,
+    force: bool,
+    allow_no_change: bool,
+    **options: Any,
+) -> int:
     """Run the pairs one after the other."""
     folder = pairs or output / ".pairs"
     if pairs is None and force and (folder / INDEX).is_file():
@@ -41,25 +48,38 @@ def command(pairs: Path | None, engine: str | None, output: Path, force: bool, a
     outcomes: dict[str, Outcome] = {}
     output.mkdir(parents=True, exist_ok=True)
     overrides = Overrides(engine=engine, output=str(output))
+    _write(output, index, outcomes)  # first of all, so that whatever ends us leaves a list of what was to be done
+    rules = load(folder / "rules" / options["config"], Overrides(baseline="-", candidate="-"))
+    budget_s = 60 * rules.config.changes.budget_minutes
     longest, started = 0.0, time.monotonic()
     for number, pair in enumerate(index.pairs):
-        found = resolved_pair(folder, pair.gate, options["config"], overrides)
-        budget_s = 60 * float(str(found.plan.settings["changes.budget_minutes"].value))
         if number and time.monotonic() - started + longest > budget_s:
             reason = f"was not started: `changes.budget_minutes: {budget_s / 60:g}` would not hold it"
-            index = replace(index, not_measured=(*index.not_measured, NotMeasured(pair.after, "budget", reason)))
+            index = _left(index, NotMeasured(pair.after, "budget", reason))
             continue
         begun = time.monotonic()
-        run = measure(found, None, force=force, console=Console(stderr=True))
-        outcomes[pair.gate] = pipeline.compare(run).outcome
-        pipeline.report(run)
-        longest = max(longest, time.monotonic() - begun)
-        _write(output, index, outcomes)
+        try:
+            found = resolved_pair(folder, pair.gate, options["config"], overrides)
+            run = measure(found, None, force=force, console=Console(stderr=True))
+            outcomes[pair.gate] = pipeline.compare(run).outcome
+            pipeline.report(run)
+        except Cancelled:
+            raise
+        except ServegateError as error:
+            index = _left(index, NotMeasured(pair.after, "failed", error.what, "refused"))
+            continue
+        finally:
+            longest = max(longest, time.monotonic() - begun)
+            _write(output, index, outcomes)
         click.echo(printable(f"{pair.after}:"))
         show_verdict(Terminal(), run.read_verdict())
         click.echo(f"report: {run.root / 'report' / 'report.html'}")
     _write(output, index, outcomes)
     return int(_code(outcomes, left_over(index, allow_no_change=allow_no_change)))
+
+
+def _left(index: Index, what: NotMeasured) -> Index:
+    return replace(index, not_measured=(*index.not_measured, what))
 
 
 def _write(output: Path, index: Index, outcomes: dict[str, Outcome]) -> None:

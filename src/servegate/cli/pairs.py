@@ -14,7 +14,7 @@ from servegate.changes import ChangesError, Repository
 from servegate.cli.terminal import printable
 from servegate.errors import ExitCode
 from servegate.pipeline.changing import Index, Judge, prepare
-from servegate.publish.event import compared_commits
+from servegate.publish.event import PULL_REQUEST_EVENTS, compared_commits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +35,7 @@ def git_options(command: F) -> F:
                 show_default=True,
                 help="Whose gate config, prompts and limits judge.",
             ),
+            click.option("--trust-head", is_flag=True, help="The head was merged already (a release): its own rules judge it."),
             click.option("--repository", type=click.Path(path_type=Path), default=Path(), help="A folder of the clone."),
             click.option("--allow-no-change", is_flag=True, help="Exit 0 when no serving config changed (3 otherwise)."),
         )
@@ -59,12 +60,16 @@ def command(output: Path, as_json: bool, allow_no_change: bool, **options: Any) 
     return int(left_over(index, allow_no_change=allow_no_change))
 
 
-def prepared(output: Path, *, config: str, base: str | None, head: str | None, judge_by: Judge, repository: Path) -> Index:
+def prepared(
+    output: Path, *, config: str, base: str | None, head: str | None, judge_by: Judge, trust_head: bool, repository: Path
+) -> Index:
     """Prepare the pairs of the given commits, or of the GitHub event's.
 
     Raises:
         ChangesError: neither says what to compare, the event's head is a fork's, or the folder is not empty.
     """
+    if trust_head and os.environ.get("GITHUB_EVENT_NAME") in PULL_REQUEST_EVENTS:
+        raise ChangesError("a pull request's head is not trusted", advice="--trust-head is for what was merged already.")
     if base is None or head is None:
         told = compared_commits(os.environ)
         if told is None and base is None:
@@ -78,12 +83,14 @@ def prepared(output: Path, *, config: str, base: str | None, head: str | None, j
     assert base is not None
     if output.exists() and any(output.iterdir()):
         raise ChangesError(f"{output} already holds files", advice="Give another --output, or remove it.")
-    return prepare(Repository(repository), config, base, head, output, judge_by)
+    return prepare(Repository(repository), config, base, head, output, "protected_head" if trust_head else judge_by)
 
 
 def show(index: Index) -> None:
     """Print what is compared, and what is not."""
-    click.echo(f"comparing {index.merge_base[:12]} with {index.head[:12]}, judged by the {index.judged_by}'s rules")
+    click.echo(
+        f"comparing {index.merge_base[:12]} with {index.head[:12]}, judged by the {index.judged_by.replace('_', ' ')}'s rules"
+    )
     for path in index.rules_changed:
         click.echo(printable(f"changes the rules: {path}"))
     for pair in index.pairs:

@@ -16,6 +16,7 @@ from servegate.cli.terminal import printable
 from servegate.config.release import read_release_policy, shortcomings
 from servegate.domain.judgement import EXIT_CODES, Outcome
 from servegate.errors import ExitCode, RunDirectoryError, UsageError
+from servegate.pipeline.changing import INDEX, read_index
 
 
 @click.command("verify", help="Check a run directory against its checksums; with --policy, whether it allows a release.")
@@ -28,6 +29,25 @@ def command(run: Path, policy: Path | None, commit: str | None) -> int:
     Exit 0: nothing. 2: the directory is not what it was. The verdict's own code when it is no PASS; 4 when the run is about
     another commit, card, time or gate.
     """
+    if not (run / "run.json").is_file() and (run / INDEX).is_file():
+        return _every_run(run, policy, commit)
+    return _one_run(run, policy, commit)
+
+
+def _every_run(folder: Path, policy: Path | None, commit: str | None) -> int:
+    """Hold every run of a folder that `servegate ci` wrote; a run that is missing or was not made holds the release up."""
+    index = read_index(folder)
+    codes = [_one_run(folder / pair.gate, policy, commit) for pair in index.pairs]
+    for each in index.not_measured:
+        click.echo(printable(f"no release: {each.path} was not measured: {each.reason}"))
+    if policy is not None and (index.not_measured or not codes):
+        codes.append(int(ExitCode.REVIEW))
+        if not index.pairs:
+            click.echo("no release: nothing was measured")
+    return next((code for code in codes if code), 0)
+
+
+def _one_run(run: Path, policy: Path | None, commit: str | None) -> int:
     directory = RunDirectory.open(run)
     differences = directory.verify()
     if differences:

@@ -42,8 +42,10 @@ class Loaded:
     checks: Mapping[str, Settings]
 
 
-def load(path: Path | None, overrides: Overrides) -> Loaded:
+def load(path: Path | None, overrides: Overrides, shown: str | None = None) -> Loaded:
     """Read a gate config, or make one from two serving configs alone.
+
+    `shown` is the config's path in messages and in the record, where it was taken out of git.
 
     Raises:
         UsageError: no config was given and none is here; or it is not valid (file, line, key, value, what is allowed).
@@ -54,8 +56,9 @@ def load(path: Path | None, overrides: Overrides) -> Loaded:
     if path is None:
         data, lines, name, directory = _without_file(overrides), {}, "the command line", Path()
     else:
-        document = strict_yaml.load(read_text(path), str(path))
-        data, lines, name, directory = document.data, document.lines, str(path), path.parent
+        name, directory = shown or str(path), path.parent
+        document = strict_yaml.load(read_text(path), name)
+        data, lines = document.data, document.lines
     sources = {".".join(map(str, key)): f"{name}:{line}" for key, line in lines.items()}
     data = _overridden(data, overrides, sources, directory)
     config = validated(GateConfig, data, name, sources, ())

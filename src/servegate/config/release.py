@@ -34,8 +34,8 @@ class ReleasePolicy(Settings):
     """Policies of the gate config that are strict enough."""
     gates: tuple[str, ...] = ()
     """Gates by exact name; empty: any."""
-    unchanged_rules: bool = True
-    """Whether the rules must be those of the base branch, unchanged."""
+    rules: Literal["base", "protected_head"] = "base"
+    """Whose rules must have judged: the base's, unchanged; or also those of a head that was merged (`--trust-head`)."""
 
 
 def read_release_policy(path: Path) -> ReleasePolicy:
@@ -69,8 +69,8 @@ def shortcomings(
         found.append(f"it was judged under policy {plan.policy!r}, asked is one of {', '.join(policy.policies)}")
     if policy.gates and plan.gate not in policy.gates:
         found.append(f"it is of the gate {plan.gate!r}, asked is one of {', '.join(policy.gates)}")
-    if policy.unchanged_rules and (plan.origin is None or plan.origin.changed or plan.origin.judged_by != "base"):
-        found.append("the rules that judged it are not, or not provably, the base branch's own")
+    if plan.origin is None or plan.origin.changed or plan.origin.judged_by not in ("base", policy.rules):
+        found.append("the rules that judged it are not, or not provably, those that were reviewed")
     for arm in plan.arms:
         found += _card(arm, manifests.get(arm), policy.cards)
     return (*found, *_age(run, now, policy.max_age_days))

@@ -68,8 +68,10 @@ class Origin(Record):
     """The pull request's newest commit: the candidate."""
     baseline_path: str
     candidate_path: str
-    judged_by: Literal["base", "head"] = "base"
-    """Which of them the gate config and everything that it names was read from."""
+    config_path: str = "servegate.yaml"
+    """The gate config's path in the repository."""
+    judged_by: Literal["base", "head", "protected_head"] = "base"
+    """Which of them the gate config and everything that it names was read from; a protected head was merged already."""
     changed: tuple[str, ...] = ()
     """Files that decide how it is judged and that the pull request changes."""
     also: tuple[str, ...] = ()

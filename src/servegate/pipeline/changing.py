@@ -34,7 +34,7 @@ from servegate.text.globs import matches
 INDEX = "index.json"
 WORKFLOWS = (".github/workflows/**", ".github/actions/**")
 """A workflow decides which gate runs and what fails it, and on a pull request GitHub takes it from the head."""
-Judge = Literal["base", "head"]
+Judge = Literal["base", "head", "protected_head"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def prepare(repository: Repository, config: str, base: str, head: str, target: P
     base_id, head_id = repository.commit(base), repository.commit(head)
     merge_base = repository.merge_base(base_id, head_id)
     changes = repository.changed(merge_base, head_id)
-    rules = _Rules(repository, {"base": base_id, "head": head_id}[judged_by], posixpath.normpath(config))
-    changed = rules.changed_by(changes)
+    rules = _Rules(repository, base_id if judged_by == "base" else head_id, posixpath.normpath(config))
+    changed = () if judged_by == "protected_head" else rules.changed_by(changes)
     target.mkdir(parents=True, exist_ok=True)
     settings = rules.load(target / "rules").config.changes
     watched = tuple(Watched(**each.to_json()) for each in settings.configs)
@@ -89,6 +89,7 @@ def prepare(repository: Repository, config: str, base: str, head: str, target: P
         head=head_id,
         baseline_path="",
         candidate_path="",
+        config_path=rules.path,
         judged_by=judged_by,
         changed=changed,
     )
@@ -129,7 +130,8 @@ def resolved_pair(target: Path, gate: str, config: str, overrides: Overrides = O
     origin = Origin.model_validate(_tuples(_object(load_json(folder / "origin.json"))))
     serving = folder / "serving"
     before, after = str(serving / "baseline.yaml"), str(serving / "candidate.yaml")
-    return resolve(load(folder / "tree" / config, replace(overrides, gate=gate, baseline=before, candidate=after)), origin)
+    wanted = replace(overrides, gate=gate, baseline=before, candidate=after)
+    return resolve(load(folder / "tree" / config, wanted, origin.config_path), origin)
 
 
 class _Rules:
@@ -175,7 +177,7 @@ class _Rules:
         return config
 
     def load(self, folder: Path) -> Loaded:
-        return load(self.write(folder), Overrides(baseline="-", candidate="-"))
+        return load(self.write(folder), Overrides(baseline="-", candidate="-"), self.path)
 
 
 class _Sorting:
@@ -186,8 +188,13 @@ class _Sorting:
         self.pairs: list[Pair] = []
         self.also: dict[str, tuple[str, ...]] = {}
         self.seen: dict[str, str] = {}
+        self.taken: set[str] = set()
 
     def add(self, pair: Pair, ready: Any) -> None:
+        if pair.gate in self.taken:
+            self.others.append(NotMeasured(pair.after, "refused", "has the gate id of another changed file", "refused"))
+            return
+        self.taken.add(pair.gate)
         try:
             found: Resolved = ready()
         except ServegateError as error:

@@ -40,6 +40,10 @@ class Publication:
     tested: str | None = None
     """The commit that was measured; None when the record does not say."""
     annotations: tuple[Annotation, ...] = ()
+    create: bool = True
+    """Whether a comment is made where none is; one that is there is updated in any case."""
+    outputs: bool = True
+    """Whether it decides the outputs: of several publications in one step the last one does."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ def publish(
     title = f"servegate {settings.gate}: {verdict.outcome.value}"
     log = [command(_LEVELS.get(verdict.outcome, "error"), headline, title=title)]
     log.append(_write_summary(files, verdict, environment))
-    log.append(_write_outputs(verdict, settings, environment))
+    if settings.outputs:
+        log.append(_write_outputs(verdict, settings, environment))
     if not settings.comment and not settings.check_run:
         return Published((*log, *_on_lines(settings), "no comment: switched off"))
     event = read_event(environment, payload_of(environment.get("GITHUB_EVENT_PATH", "")))

@@ -100,9 +100,9 @@ def read_event(environment: Mapping[str, str], payload: bytes) -> Event:
         id=int(_variable(environment, "GITHUB_RUN_ID", number, "a number")),
         attempt=int(environment.get("GITHUB_RUN_ATTEMPT") or "1") if _is_attempt(environment) else 1,
     )
-    api_url = _url(environment, "GITHUB_API_URL", "https://api.github.com")
+    api_url = api_address(environment)
     server_url = _url(environment, "GITHUB_SERVER_URL", "https://github.com")
-    document = _document(payload) if name in PULL_REQUEST_EVENTS or name in _OTHERS else {}
+    document = document_of(payload) if name in PULL_REQUEST_EVENTS or name in _OTHERS else {}
     pull_request = _pull_request(document) if name in PULL_REQUEST_EVENTS else None
     source = _source(document, repository) if name == "workflow_run" else None
     own_sha = environment.get("GITHUB_SHA", "")
@@ -159,7 +159,7 @@ def compared_commits(environment: Mapping[str, str]) -> Compared | None:
     name, path = environment.get("GITHUB_EVENT_NAME", ""), environment.get("GITHUB_EVENT_PATH", "")
     if not on_actions(environment) or name not in {*PULL_REQUEST_EVENTS, "merge_group", "push"}:
         return None
-    document = _document(payload_of(path))
+    document = document_of(payload_of(path))
     if name in PULL_REQUEST_EVENTS:
         pull = _pull_request(document)
         return Compared(pull.base_sha, pull.head_sha, pull.fork)
@@ -182,6 +182,11 @@ def payload_of(path: str) -> bytes:
             why=f"GITHUB_EVENT_PATH is {path[:200]!r}.",
             advice="Mount that file into the container, read-only and at the same path.",
         ) from error
+
+
+def api_address(environment: Mapping[str, str]) -> str:
+    """Return the address of GitHub's API, or of an Enterprise server's. Raises PublishError when it is not https."""
+    return _url(environment, "GITHUB_API_URL", "https://api.github.com")
 
 
 def _is_attempt(environment: Mapping[str, str]) -> bool:
@@ -212,7 +217,8 @@ def _url(environment: Mapping[str, str], name: str, default: str) -> str:
     return value
 
 
-def _document(payload: bytes) -> dict[str, Any]:
+def document_of(payload: bytes) -> dict[str, Any]:
+    """Parse an event's payload, bounded. Raises PublishError when it is no JSON object."""
     if len(payload) > MAX_EVENT_BYTES:
         raise _damaged(f"is larger than {MAX_EVENT_BYTES} bytes")
     try:

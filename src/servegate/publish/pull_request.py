@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -36,7 +36,7 @@ ATTEMPTS = 4
 _REQUEST_TIMEOUT_S = 15
 _ACTIONS_BOT = "github-actions[bot]"
 
-Action = Literal["created", "updated", "unchanged", "outdated", "newer", "locked"]
+Action = Literal["created", "updated", "unchanged", "outdated", "newer", "locked", "absent"]
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,11 @@ def marker(gate: str) -> str:
 
 
 def comment_body(gate: str, event: Event, pull_request: PullRequest, text: str) -> str:
-    """Return the whole body: two hidden lines, then the text, whose own first marker (if it has one) is not repeated."""
+    """Return the body: two hidden lines, the text (its own first marker, if it has one, is not repeated), where to look."""
     run = f"<!-- servegate-run: {pull_request.head_sha} {event.run.id}.{event.run.attempt} -->"
-    return f"{marker(gate)}\n{run}\n{text.removeprefix(marker(gate)).lstrip()}"
+    where = f"[run {event.run.id}, attempt {event.run.attempt}]({event.run_url})"
+    tested = f"<sub>Tested commit <code>{pull_request.head_sha[:12]}</code> in {where}, which keeps the run directory.</sub>"
+    return f"{marker(gate)}\n{run}\n{text.removeprefix(marker(gate)).strip()}\n\n{tested}\n"
 
 
 def run_of(body: str) -> Run | None:
@@ -116,9 +118,18 @@ def run_of(body: str) -> Run | None:
 
 
 def put_comment(
-    connection: Callable[[], Github], event: Event, pull_request: PullRequest, gate: str, text: str, clock: Clock | None = None
+    connection: Callable[[], Github],
+    event: Event,
+    pull_request: PullRequest,
+    gate: str,
+    text: str,
+    clock: Clock | None = None,
+    *,
+    create: bool = True,
 ) -> Commented:
     """Create or update the gate's comment, unless a newer commit or a newer run has overtaken us.
+
+    Without `create` a comment that is there is updated, and none is made.
 
     Raises PublishError when GitHub refuses it, or when it was not settled within `DEADLINE_S`.
     """
@@ -129,7 +140,7 @@ def put_comment(
             pull = github.get_repo(event.repository).get_pull(pull_request.number)
             if pull.head.sha != pull_request.head_sha:
                 return Commented("outdated", None)
-            return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body)
+            return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body, create)
     except _LockedError:
         return Commented("locked", None)
 
@@ -138,18 +149,28 @@ class _LockedError(PublishError):
     """The conversation is locked."""
 
 
+def said_in_words(event: Event) -> AbstractContextManager[None]:
+    """Turn what the library raises inside into a PublishError."""
+    return said_in_words_at(event.api_url)
+
+
 @contextmanager
-def said_in_words(event: Event) -> Iterator[None]:
-    """Turn what the library raises into a PublishError."""
+def said_in_words_at(api_url: str) -> Iterator[None]:
+    """Turn what the library raises inside into a PublishError; `api_url` is named when nobody answers there."""
     try:
         yield
     except GithubException as error:
         raise refused(error) from error
     except requests.RequestException as error:
         raise PublishError(
-            f"GitHub could not be reached at {event.api_url} ({type(error).__name__})",
+            f"GitHub could not be reached at {api_url} ({type(error).__name__})",
             advice="Publish again later: `servegate publish` needs only the run directory.",
         ) from error
+
+
+def permission_of(github: Github, repository: str, login: str) -> str:
+    """Return what somebody may do in a repository, as GitHub says at this moment: admin, write, read, none."""
+    return str(github.get_repo(repository).get_collaborator_permission(login))
 
 
 def target_of(github: Github, event: Event) -> PullRequest | None:
@@ -210,11 +231,13 @@ class _Comments:
         ]
         return sorted(found, key=lambda comment: comment.id)
 
-    def put(self, body: str) -> Commented:
+    def put(self, body: str, create: bool) -> Commented:
         until = self.clock.now() + DEADLINE_S
         for attempt in range(ATTEMPTS):
             if ours := self.ours():
                 return self.settle(ours, body, mine=None)
+            if not create:
+                return Commented("absent", None)
             try:
                 created = self.pull.create_issue_comment(body)
             except (GithubException, requests.RequestException) as error:

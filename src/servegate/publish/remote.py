@@ -98,25 +98,26 @@ def _put(text: str, verdict: Verdict, settings: Publication, event: Event, conne
             f"the run is about the commit {settings.tested[:12]}, the event about {str(sha)[:12]}",
             advice="Publish the run of this commit; nothing was written.",
         )
-    if event.measured_by is not None and settings.tested is None:
+    if event.pull_request is None and pull is not None and settings.tested is None:
         raise PublishError(
-            "the run does not say which commit it measured, so what another workflow uploaded can not be published",
+            "the run does not say which commit it measured, so what was stored before can not be published",
             advice="Measure with `servegate ci`.",
         )
     log: list[str] = []
     action, url = "skipped", None
     if settings.comment and pull is not None:
-        done = put_comment(connected, event, pull, settings.gate, text)
+        done = put_comment(connected, event, pull, settings.gate, text, create=settings.create)
         action, url = done.action, done.url
         log.append(_said(action, pull))
         if done.deleted:
             log.append(f"removed {done.deleted} duplicate comment(s)")
     checked = False
     if settings.check_run and sha is not None:
+        own = event.authoritative and not (pull and pull.fork)
         check = Check(
             gate=settings.gate,
             head_sha=sha,
-            conclusion=conclusion_of(verdict.outcome, settings.neutral, authoritative=event.authoritative),
+            conclusion=conclusion_of(verdict.outcome, settings.neutral, authoritative=own),
             title=f"{verdict.outcome.value}: {verdict.headline}",
             summary=text if len(text.encode()) <= MOST_SUMMARY_BYTES else f"**{verdict.outcome.value}**",
             details_url=event.run_url,
@@ -136,6 +137,7 @@ def _said(action: str, pull: PullRequest) -> str:
         "updated": f"updated the comment on {where}",
         "unchanged": f"the comment on {where} says this already",
         "outdated": _outdated(pull, pull.head_sha),
+        "absent": f"nothing to say on {where}",
         "newer": command("notice", f"no comment: a newer run has already commented on {where}", title=TITLE),
         "locked": command("notice", f"no comment: the conversation of {where} is locked", title=TITLE),
     }[action]

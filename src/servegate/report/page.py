@@ -128,6 +128,8 @@ class Page:
     description: str
     """What a person wrote about the change in the gate config; Markdown, and hostile like everything else."""
     policy: str
+    subject: str
+    """The serving config that a pull request changes; empty for a gate that was run by hand."""
     status: str | None
     """Why the run itself is incomplete; `None` when it is complete."""
     knobs: tuple[KnobView, ...]

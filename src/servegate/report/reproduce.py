@@ -71,6 +71,10 @@ def serve_command(arm: Arm, longest: int = sys.maxsize) -> str:
 
 def run_command(plan: Plan, longest: int = sys.maxsize) -> str:
     """Return the command that repeats the gate: its config when it had one, and every option that was given."""
+    if plan.origin is not None:
+        by = {"base": (), "head": ("--judge-by=head",), "protected_head": ("--trust-head",)}[plan.origin.judged_by]
+        where = (f"--config={plan.origin.config_path}", f"--base={plan.origin.base}", f"--head={plan.origin.head}", *by)
+        return " ".join(("servegate", "ci", *(quoted(cut(word, longest)) for word in where)))
     paths = {f"--{name}": plan.arms[name].config.path for name in ("baseline", "candidate") if name in plan.arms}
     given = {
         item.source: paths.get(item.source, shown(item.value))

@@ -15,8 +15,11 @@ import pandas as pd
 from servegate.domain.blocks import Cell, Column, Table
 from servegate.report.blockview import aligned
 from servegate.report.page import Source
-from servegate.report.visible import visible
+from servegate.report.visible import cut, visible
 from servegate.report.words import severity_rank
+
+MOST_CHARACTERS = 32_000
+"""Of a text cell: spreadsheets hold 32,767, and Python's own reader of CSV refuses more than 131,072."""
 
 _FORMULA = re.compile(r"\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -38,7 +41,7 @@ def _field(cell: Cell) -> Cell:
 
 def _text(text: str) -> str:
     dangerous = _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
-    return ("'" if dangerous else "") + visible(text, keep="\n")
+    return ("'" if dangerous else "") + cut(visible(text, keep="\n"), MOST_CHARACTERS)
 
 
 def outcome_table(source: Source) -> Table:

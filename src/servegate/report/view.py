@@ -73,9 +73,11 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
             for knob in plan.knobs[: medium.knobs]
         ),
         more_knobs=max(0, len(plan.knobs) - medium.knobs),
+        subject=cut(plan.origin.candidate_path, medium.value) if plan.origin else "",
         scope=(
             ("model", cut(_models(plan), medium.value)),
             *((name, cut(getattr(verdict.scope, name), medium.value)) for name in ("gpu", "driver", "engine", "kernels")),
+            *((name, cut(value, medium.value)) for name, value in _from_git(source)),
         ),
         failed=tuple(
             _failed(name, source, medium)
@@ -115,6 +117,16 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
         servegate=__version__,
     )
     return shown, tables
+
+
+def _from_git(source: Source) -> tuple[tuple[str, str], ...]:
+    """Return what the verdict is about in git: commits, and every serving config whose arguments these are."""
+    origin = source.plan.origin
+    if origin is None:
+        return ()
+    renamed = f"{origin.baseline_path} -> " if origin.baseline_path != origin.candidate_path else ""
+    files = ", ".join((renamed + origin.candidate_path, *origin.also))
+    return (("serving config", files), ("commits", f"{origin.merge_base[:12]} -> {origin.head[:12]}"))
 
 
 def _lead(source: Source) -> str:

@@ -20,7 +20,7 @@ from servegate.domain.evidence import (
     Reason,
 )
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
-from servegate.domain.plan import Knob, Plan
+from servegate.domain.plan import Knob, Origin, Plan
 from servegate.domain.records import Settings
 from tests.unit.samples import engine_facts, manifest, plan
 
@@ -284,3 +284,21 @@ def test_a_failure_with_one_scale_a_tensor_suggests_a_finer_one(resolved: str | 
     assert failed.outcome is Outcome.FAIL
     passed = verdict(result(), **facts)
     assert "arms/try-per-channel" not in {item.code for item in passed.findings}
+
+
+@pytest.mark.parametrize("name", ["chat-template", "generation-config", "logits-processors", "tokenizer", "tool-call-parser"])
+def test_a_change_that_no_check_exercises_is_never_a_pass(name: str) -> None:
+    """Prompts are sent as the baseline's token ids with every parameter, so such a change was not measured at all."""
+    knob = Knob(name=name, baseline=None, candidate="x", source="serving config")
+    said = verdict(result(), the_plan=plan(knobs=(knob,)))
+    assert said.outcome is Outcome.REVIEW
+    assert f"{name} changed along, which no check exercises" in said.headline
+
+
+def test_rules_that_the_pull_request_changes_are_never_a_pass() -> None:
+    origin = Origin(base="a" * 40, merge_base="b" * 40, head="c" * 40, baseline_path="s", candidate_path="s")
+    assert verdict(result(), the_plan=plan(origin=origin)).outcome is Outcome.PASS
+    said = verdict(result(), the_plan=plan(origin=origin.model_copy(update={"changed": ("servegate.yaml",)})))
+    assert (said.outcome, said.policy.changed_in_head) == (Outcome.REVIEW, True)
+    assert verdict(result(), the_plan=plan(origin=origin)).policy.changed_in_head is False
+    assert verdict(result()).policy.changed_in_head is None

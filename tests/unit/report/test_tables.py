@@ -46,3 +46,9 @@ def test_hostile_cells_stay_in_their_cells() -> None:
 def test_short_rows_and_empty_tables() -> None:
     assert csv_bytes(table((1,))) == b"c0,c1 (ms)\n1,\n"
     assert csv_bytes(table()) == b"c0,c1 (ms)\n"
+
+
+def test_a_long_cell_is_cut_for_spreadsheets_and_for_the_reader_of_csv() -> None:
+    (row,) = list(csv.reader(io.StringIO(csv_bytes(table(("x" * 140_000, 1))).decode())))[1:]
+    assert len(row[0]) < 32_767
+    assert "108,000" in row[0]

@@ -1,0 +1,135 @@
+"""The measuring step as a runner starts and cancels it, with a real container and an engine that never becomes ready.
+
+GitHub's runner sends SIGINT to the step's entry process only, SIGTERM after 7.5 s, and kills it after 2.5 s more
+(https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-cancellation); then `always()` steps run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.end_to_end.conftest import command
+from tests.project.action_file import STEPS
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
+
+LABEL = "servegate=7.1.cancelled"
+
+
+@pytest.fixture
+def step(tmp_path: Path, docker: dict[str, str], image: str) -> dict[str, str]:
+    """Environment of the measuring step: a workspace whose engine is the fake one, which is told never to be ready."""
+    for name in ("workspace/.git", "runs", "cache", "pairs"):
+        (tmp_path / name).mkdir(parents=True)
+    made = command(
+        *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),
+        *("--volume", f"{tmp_path / 'cache'}:/cache", image, "fake-engine", "--install", "/cache/bin"),
+        environment=docker,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    for name, seats in (("old", 1), ("new", 2)):
+        (tmp_path / f"workspace/{name}.yaml").write_text(f"model: org/m\nmax-num-seqs: {seats}\n")
+    config = {
+        "version": 1,
+        "gate": "demo",
+        "policy": "quick",
+        "arms": {"baseline": {"config": "old.yaml"}, "candidate": {"config": "new.yaml"}},
+        "engine": {"executable": "/cache/bin/vllm", "environment": {"FAKE_VLLM_FAULT": "never-ready"}},
+        "checks": {"prompts": {"file": "bundled:prompts.jsonl"}},
+    }
+    (tmp_path / "workspace/servegate.yaml").write_text(yaml.safe_dump(config))
+    values = {
+        "IMAGE": image,
+        "CONFIG": "servegate.yaml",
+        "WORKING_DIRECTORY": ".",
+        "GPUS": "none",
+        "NETWORK": "none",
+        "SHM_SIZE": "64m",
+        "EXTRA_ARGUMENTS": "",
+        "COMPARE": "config",
+        "LOCKS": "",
+        "PAIRS": str(tmp_path / "pairs"),
+        "RUNS": str(tmp_path / "runs"),
+        "CACHE": str(tmp_path / "cache"),
+        "OWNER": f"{os.getuid()}:{os.getgid()}",
+        "LABEL": LABEL,
+        "GITHUB_WORKSPACE": str(tmp_path / "workspace"),
+        "GITHUB_TOKEN": "ghs_canary0123456789",
+        "RUNNER_TEMP": str(tmp_path),
+    }
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **docker, **values}
+
+
+def containers(docker: dict[str, str]) -> list[str]:
+    return command("docker", "ps", "--all", "--quiet", "--filter", f"label={LABEL}", environment=docker).stdout.split()
+
+
+def until(what: Any, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.2)
+    return bool(what())
+
+
+def test_a_cancelled_measurement_leaves_nothing_and_says_so(
+    step: dict[str, str], docker: dict[str, str], tmp_path: Path
+) -> None:
+    running = subprocess.Popen(
+        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", STEPS["measure"]["run"]],
+        env=step,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        log = tmp_path / "runs/demo/arms/baseline/server.log"
+        assert until(lambda: (log.exists() and log.stat().st_size > 0) or running.poll() is not None, 90)
+        assert running.poll() is None, running.stdout.read() if running.stdout else ""
+        _is_confined(docker)
+        for number, grace_s in ((signal.SIGINT, 7.5), (signal.SIGTERM, 2.5), (signal.SIGKILL, 5.0)):
+            running.send_signal(number)
+            if until(lambda: running.poll() is not None, grace_s):
+                break
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.wait(10)
+    ended_by = number
+    cleaning = STEPS["Remove what a cancelled step left"]["run"]
+    cleaned = command("bash", "-e", "-o", "pipefail", "-c", cleaning, environment={**step}, timeout=60)
+    assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
+    assert containers(docker) == []
+    status = json.loads((tmp_path / "runs/demo/run.json").read_text())["status"]
+    assert (ended_by, status) == (signal.SIGINT, "cancelled")
+    assert {path.stat().st_uid for path in (tmp_path / "runs").rglob("*")} == {os.getuid()}
+
+
+def _is_confined(docker: dict[str, str]) -> None:
+    """What Docker itself says of the running container."""
+    [one] = containers(docker)
+    facts = json.loads(command("docker", "inspect", one, environment=docker).stdout)[0]
+    host = facts["HostConfig"]
+    assert host["Privileged"] is False
+    assert host["ReadonlyRootfs"] is True
+    assert host["PidsLimit"] == 8192
+    assert host["NetworkMode"] == "none"
+    assert host["IpcMode"] != "host"
+    assert "no-new-privileges" in " ".join(host["SecurityOpt"])
+    assert not host.get("CapAdd")
+    assert host["CapDrop"]
+    assert "canary" not in json.dumps(facts)
+    targets = {mount["Destination"]: mount["RW"] for mount in facts["Mounts"] if mount["Type"] == "bind"}
+    assert targets == {"/workspace": False, "/output": True, "/cache": True}
+    assert not any("docker.sock" in mount.get("Source", "") for mount in facts["Mounts"])
