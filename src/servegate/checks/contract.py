@@ -126,6 +126,8 @@ class Check(Generic[S, M]):
     """Decides from the change itself whether the check is on: (its settings, whether the gate config names it, the
     change). A check without it is on when it is named."""
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
+    scope: Callable[[Evidence[M], S], str] = field(default=lambda _evidence, _settings: "")
+    """What was asked, in a few words: a verdict holds for no other prompts, tasks, lengths or decoding."""
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
     steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)

@@ -58,6 +58,7 @@ class Judged:
     check: AnyCheck
     comparison: Comparison | NotMeasured
     findings: tuple[Finding, ...]
+    scope: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -109,7 +110,7 @@ def decide(
     return Verdict(
         outcome=outcome,
         headline=_headline(outcome, findings),
-        scope=_scope(arms),
+        scope=_scope(arms, results),
         checks=checks,
         findings=findings,
         policy=PolicyRef(
@@ -300,7 +301,7 @@ def _named(cards: list[tuple[str, str, bool]]) -> str:
     return ", ".join(f"{name} (MIG)" if mig else name for name, _capability, mig in cards) or "none"
 
 
-def _scope(arms: Mapping[str, ArmEvidence[Measurement]]) -> Scope:
+def _scope(arms: Mapping[str, ArmEvidence[Measurement]], results: Mapping[str, Judged]) -> Scope:
     manifest = arms[Role.CANDIDATE].manifest or arms[Role.BASELINE].manifest
     facts = [side.engine for side in arms.values() if side.engine is not None]
     versions = list(dict.fromkeys(item.version or "unknown" for item in facts))
@@ -315,6 +316,7 @@ def _scope(arms: Mapping[str, ArmEvidence[Measurement]]) -> Scope:
         driver=driver,
         engine=_served_by(versions, facts),
         kernels=", ".join(dict.fromkeys(kernels)) or "none named in the log",
+        asked={name: result.scope for name, result in results.items() if result.scope},
     )
 
 

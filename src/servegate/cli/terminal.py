@@ -76,6 +76,8 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
         lines.append("\n" if check.counts else " informs only\n")
     scope = verdict.scope
     lines.append(printable(f"\nvalid for {scope.gpu}; engine {scope.engine}; kernels: {scope.kernels}"), style="dim")
+    for name, asked in scope.asked.items():
+        lines.append(printable(f"\n{name}: {asked}"), style="dim")
     console.print(Panel(lines, border_style=STYLES[verdict.outcome].removeprefix("bold "), expand=False))
 
 

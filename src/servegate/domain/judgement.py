@@ -131,6 +131,8 @@ class Scope(Record):
     driver: str
     engine: str
     kernels: str
+    asked: dict[str, str] = {}
+    """By check: what was asked, in words a person can hold against the next run: sizes, hashes, lengths, decoding."""
 
 
 class PolicyRef(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -101,7 +102,8 @@ def judge(
             comparison, read = applied(comparison, ledger, measured_on(run))
             accepted += [{"check": name, **one} for one in read]
         own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
-        results[name] = judged(check, evidence, comparison, own)
+        asked = "" if isinstance(comparison, NotMeasured) else check.scope(evidence, settings[name])
+        results[name] = replace(judged(check, evidence, comparison, own), scope=asked)
     return plan, arms, settled(results), tuple(accepted)
 
 

@@ -77,6 +77,7 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
         scope=(
             ("model", cut(_models(plan), medium.value)),
             *((name, cut(getattr(verdict.scope, name), medium.value)) for name in ("gpu", "driver", "engine", "kernels")),
+            *((name, cut(value, medium.value)) for name, value in verdict.scope.asked.items()),
             *((name, cut(value, medium.value)) for name, value in _from_git(source)),
         ),
         failed=tuple(

@@ -19,6 +19,7 @@ from servegate.checks.accuracy.noise import more
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.questions import load
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement
+from servegate.checks.accuracy.scope import scope
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import Check
 
@@ -30,6 +31,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    scope=scope,
     inputs=AccuracyInputs,
     load=load,
     items=items,

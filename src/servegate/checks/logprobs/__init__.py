@@ -18,6 +18,7 @@ from servegate.checks.logprobs.measuring import items, measure
 from servegate.checks.logprobs.preparing import prepare
 from servegate.checks.logprobs.presenting import present
 from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement
+from servegate.checks.logprobs.scope import scope
 from servegate.checks.logprobs.settings import LogprobsSettings
 
 CHECK = Check(
@@ -28,6 +29,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    scope=scope,
     inputs=LogprobsInputs,
     load=load,
     prepare=prepare,

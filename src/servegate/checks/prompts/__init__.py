@@ -15,6 +15,7 @@ from servegate.checks.prompts.measure import prepare
 from servegate.checks.prompts.passes import items, measure, part, steps
 from servegate.checks.prompts.present import present
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
+from servegate.checks.prompts.scope import scope
 from servegate.checks.prompts.settings import PromptsSettings
 
 CHECK = Check(
@@ -28,6 +29,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    scope=scope,
     stop=stop,
     steps=steps,
     part=part,

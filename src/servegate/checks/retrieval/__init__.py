@@ -18,6 +18,7 @@ from servegate.checks.retrieval.measuring import measure
 from servegate.checks.retrieval.preparing import load, prepare
 from servegate.checks.retrieval.presenting import present
 from servegate.checks.retrieval.record import RetrievalInputs, RetrievalMeasurement
+from servegate.checks.retrieval.scope import scope
 from servegate.checks.retrieval.settings import RetrievalSettings
 
 CHECK = Check(
@@ -32,5 +33,6 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    scope=scope,
     items=lambda _settings, inputs: (len(inputs.prompts) or None) if isinstance(inputs, RetrievalInputs) else None,
 )

@@ -13,6 +13,7 @@ from servegate.checks.throughput.judging import CHECK_NAME, judge
 from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
+from servegate.checks.throughput.scope import scope
 from servegate.checks.throughput.settings import ThroughputSettings
 
 CHECK = Check(
@@ -23,6 +24,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    scope=scope,
     required=False,
     steps=lambda settings, _inputs, _rounds: settings.steps,
     items=items,
