@@ -70,7 +70,8 @@ def said_in_comment(environment: Mapping[str, str], connection: Callable[[], Any
         UsageError: it is no command, or its author may not.
         PublishError: GitHub could not be asked.
     """
-    from servegate.publish.pull_request import connect, permission_of, said_in_words
+    from servegate.publish.pull_request import connect, permission_of
+    from servegate.publish.refusals import said_in_words
 
     payload = payload_of(environment.get("GITHUB_EVENT_PATH", ""))
     event = read_event(environment, payload)

@@ -20,7 +20,8 @@ from servegate.publish.event import api_address
 def command(number: int, repository: str | None, name: str, output: Path | None) -> None:
     """Fetch, unpack, and say which commit it is of."""
     from servegate.publish.fetching import download, newest, unpack
-    from servegate.publish.pull_request import connect, said_in_words_at
+    from servegate.publish.pull_request import connect
+    from servegate.publish.refusals import said_in_words_at
 
     token = os.environ.get("GITHUB_TOKEN", "").strip()
     where = repository or os.environ.get("GITHUB_REPOSITORY", "")

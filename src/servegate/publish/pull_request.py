@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -24,9 +23,9 @@ from github.IssueComment import IssueComment
 from github.PullRequest import PullRequest as LivePullRequest
 from urllib3 import Retry
 
-from servegate.errors import PublishError, ReadOnlyTokenError
+from servegate.errors import PublishError
 from servegate.publish.event import Event, PullRequest, Run
-from servegate.publish.workflow_commands import one_line
+from servegate.publish.refusals import LockedError, message_of, said_in_words
 
 MAX_BODY_BYTES = 65_000
 """GitHub refuses a comment over 65,536 characters (`Body is too long (maximum is 65536 characters)`)."""
@@ -141,31 +140,8 @@ def put_comment(
             if pull.head.sha != pull_request.head_sha:
                 return Commented("outdated", None)
             return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body, create)
-    except _LockedError:
+    except LockedError:
         return Commented("locked", None)
-
-
-class _LockedError(PublishError):
-    """The conversation is locked."""
-
-
-def said_in_words(event: Event) -> AbstractContextManager[None]:
-    """Turn what the library raises inside into a PublishError."""
-    return said_in_words_at(event.api_url)
-
-
-@contextmanager
-def said_in_words_at(api_url: str) -> Iterator[None]:
-    """Turn what the library raises inside into a PublishError; `api_url` is named when nobody answers there."""
-    try:
-        yield
-    except GithubException as error:
-        raise refused(error) from error
-    except requests.RequestException as error:
-        raise PublishError(
-            f"GitHub could not be reached at {api_url} ({type(error).__name__})",
-            advice="Publish again later: `servegate publish` needs only the run directory.",
-        ) from error
 
 
 def permission_of(github: Github, repository: str, login: str) -> str:
@@ -287,37 +263,8 @@ def _pause_before_retry(error: Exception, attempt: int) -> float | None:
     """Seconds to wait before looking again, or None when trying again can not help."""
     if not isinstance(error, GithubException):
         return float(2**attempt)
-    limited = error.status == 429 or "rate limit" in _message(error).lower()
+    limited = error.status == 429 or "rate limit" in message_of(error).lower()
     if limited:
         told = {key.lower(): value for key, value in (error.headers or {}).items()}.get("retry-after", "")
         return float(told) if re.fullmatch(r"[0-9]{1,4}", str(told)) else 60.0
     return float(2**attempt) if error.status >= 500 else None
-
-
-def _message(error: GithubException) -> str:
-    data = error.data
-    return one_line(str(data.get("message") or "") if isinstance(data, dict) else str(data or ""), 200)
-
-
-def _locked(error: GithubException) -> bool:
-    return error.status == 403 and "locked" in _message(error).lower()
-
-
-def refused(error: GithubException) -> PublishError:
-    """Say in words what GitHub's refusal means and what to do about it."""
-    if _locked(error):
-        return _LockedError("the conversation is locked")
-    said = f"GitHub answered {error.status}: {_message(error) or 'no message'}"
-    if error.status == 401:
-        return PublishError("GitHub does not accept the token", why=said, advice="Check what is passed as GITHUB_TOKEN.")
-    if error.status == 429 or "rate limit" in said.lower():
-        return PublishError("GitHub's rate limit is used up", why=said, advice="Publish again later.")
-    if error.status in {403, 404}:
-        read_only = error.status == 403 and "resource not accessible" in said.lower()
-        return (ReadOnlyTokenError if read_only else PublishError)(
-            "the token may not write to this pull request",
-            why=f"{said}. Workflows of forks and of Dependabot get a read-only token whatever the workflow asks for.",
-            advice="Give the publishing job `permissions: pull-requests: write` and `checks: write`; for forks let a second "
-            "workflow publish (`on: workflow_run`). The verdict, the step summary and the outputs are not affected.",
-        )
-    return PublishError("GitHub refused the comment", why=said, advice="Publish again later.")

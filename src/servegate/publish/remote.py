@@ -18,7 +18,8 @@ from servegate.errors import PublishError
 from servegate.publish import Publication
 from servegate.publish.check_run import MOST_SUMMARY_BYTES, Check, conclusion_of, put_check
 from servegate.publish.event import Event, PullRequest
-from servegate.publish.pull_request import DEADLINE_S, MAX_BODY_BYTES, connect, put_comment, said_in_words, target_of
+from servegate.publish.pull_request import DEADLINE_S, MAX_BODY_BYTES, connect, put_comment, target_of
+from servegate.publish.refusals import said_in_words
 from servegate.publish.workflow_commands import command
 
 __all__ = ["MAX_BODY_BYTES", "Done", "put"]
