@@ -28,6 +28,15 @@ def test_equal_arms_pass_with_both_passes_shown(sampling: Path) -> None:
     report = (sampling / "servegate-runs/demo/report/report.md").read_text()
     assert "own sampling" in report
     assert "What batching alone changes" in report
+    assert "prompts, round 1" in report
+    assert "prompts, samples" in report
+    assert "prompts, one at a time" in report
+
+
+def test_the_plan_calls_each_step_what_it_is(sampling: Path) -> None:
+    schedule = servegate(sampling, "plan").stdout.partition("Schedule")[2]
+    rows = [line.split(maxsplit=3) for line in schedule.splitlines() if line.startswith(("1", "2", "3", "4"))]
+    assert [row[3].strip() for row in rows if row[1:3] == ["baseline", "prompts"]][-2:] == ["samples", "one at a time"]
 
 
 def test_answers_that_break_only_when_they_are_sampled_are_read(sampling: Path) -> None:

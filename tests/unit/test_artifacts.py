@@ -113,7 +113,7 @@ def test_a_column_file_elsewhere_is_refused(run: RunDirectory, name: object) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1, "a": 2}', "repeated key 'a'"),
+        ('{"a": 1, "a": 2}', "the key 'a' is repeated"),
         ('{"a": NaN}', "NaN"),
         ('{"a": -Infinity}', "-Infinity"),
         ('{"a": 1e400}', "out of range"),

@@ -119,7 +119,7 @@ def test_proxies_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b'{"a": 1, "b": 2, "a": 3}', "repeated key 'a'"),
+        (b'{"a": 1, "b": 2, "a": 3}', "the key 'a' is repeated"),
         (b'{"a": NaN}', "NaN is not JSON"),
         (b'{"a": -Infinity}', "-Infinity is not JSON"),
         (b'{"a": 1e999}', "1e999 is out of range"),

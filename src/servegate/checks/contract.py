@@ -144,6 +144,16 @@ class Check(Generic[S, M]):
 AnyCheck = Check[Any, Any]
 
 
+def step_name(check: AnyCheck, settings: Settings, inputs: Inputs | None, step: int, rounds: int) -> str:
+    """Return what people call a step, such as `round 2`, or `samples` for a pass that is none of the gate's rounds.
+
+    `rounds` is the gate's. A record of an older servegate may hold a step that these settings do not plan; it has a number.
+    """
+    planned = check.steps(settings, inputs, rounds)
+    part = check.part(settings, inputs, step, rounds) if inputs is not None and step < planned else None
+    return (part or Inputs()).called(step)
+
+
 def not_measured(evidence: Evidence[Any]) -> NotMeasured | None:
     """Return why nothing can be compared, baseline first, or None when both arms were measured."""
     for arm, side in (("baseline", evidence.baseline), ("candidate", evidence.candidate)):
@@ -169,11 +179,23 @@ def finding(
 
 
 def remarks(findings: tuple[Finding, ...]) -> tuple[Text, ...]:
-    """Return the findings as the paragraphs that open a section; what blocks is set off."""
-    return tuple(Text(text=item.message, tone="plain" if item.severity is Severity.INFO else "caution") for item in findings)
+    """Return the line that opens a section: which findings are this check's, set off when one of them blocks.
+
+    Their words stand once, under the report's Findings; a reader who met each sentence twice would look for the difference.
+    """
+    if not findings:
+        return ()
+    blocking = [item for item in findings if item.severity is not Severity.INFO]
+    notes = [item for item in findings if item.severity is Severity.INFO]
+    parts = [f"{word} {_codes(items)}" for word, items in (("Findings of this check:", blocking), ("Notes:", notes)) if items]
+    return (Text(text=". ".join(parts) + ".", tone="caution" if blocking else "plain"),)
+
+
+def _codes(findings: list[Finding]) -> str:
+    return ", ".join(dict.fromkeys(item.code.rpartition("/")[2] for item in findings))
 
 
 __all__ = [
     "NO_MEASUREMENT", "AnyCheck", "ArmEvidence", "Change", "Check", "Choice", "Comparison", "Estimate", "Evidence", "Inputs",
-    "MeasureContext", "Outcome", "ReadFile", "finding", "measured", "not_measured",
+    "MeasureContext", "Outcome", "ReadFile", "finding", "measured", "not_measured", "remarks", "step_name",
 ]  # fmt: skip

@@ -13,11 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from servegate.artifacts import dump
+from servegate.checks import discovered
+from servegate.checks.contract import step_name
 from servegate.cli import capacity
 from servegate.cli.options import plan_options, resolved
 from servegate.cli.terminal import Terminal, printable, reader_may_leave
 from servegate.config import Resolved
 from servegate.domain.calibration import remark, valid_for
+from servegate.domain.plan import Step
 from servegate.domain.records import Json
 
 
@@ -79,9 +82,14 @@ def show(console: Console, found: Resolved) -> None:
     _table(
         console,
         "Schedule",
-        ("#", "arm", "check", "round"),
-        [(str(i + 1), s.arm, s.check, str(s.step + 1)) for i, s in enumerate(plan.schedule)],
+        ("#", "arm", "check", "step"),
+        [(str(number), step.arm, step.check, _step(found, step)) for number, step in enumerate(plan.schedule, start=1)],
     )
+
+
+def _step(found: Resolved, step: Step) -> str:
+    check, name = discovered()[step.check], step.check
+    return step_name(check, found.settings[name], found.inputs.get(name), step.step, found.plan.rounds)
 
 
 def _table(console: Console, title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from servegate import __version__
 from servegate.artifacts import RunDirectory
 from servegate.checks.contract import ArmEvidence, Evidence
-from servegate.checks.verdict import ARMS, decide
+from servegate.checks.served_models import ARMS
+from servegate.checks.verdict import decide
 from servegate.config import checks_of, settings_of
 from servegate.domain.arms import Role
 from servegate.domain.calibration import AaRun, Calibration, Rate, RestartSpread, Split, ValidFor, valid_for

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
 from servegate.artifacts import RunDirectory
-from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence
+from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence, step_name
 from servegate.checks.settling import settled
 from servegate.checks.verdict import Judged, decide, judged, missing_section
 from servegate.config import checks_of, settings_of
@@ -82,7 +82,7 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         verdict,
         tuple(sections),
         run_status=envelope.status,
-        stages=tuple(_stage_row(stage) for stage in envelope.data.get("stages", ()) if isinstance(stage, dict)),
+        stages=_stage_rows(run, plan, envelope.data.get("stages", ())),
     )
     run.write_products(files)
     run.write_checksums()
@@ -137,10 +137,17 @@ def evidence_of(run: RunDirectory, plan: Plan, check: AnyCheck, arms: Mapping[st
     return Evidence(side(Role.BASELINE), side(Role.CANDIDATE), inputs, plan)
 
 
-def _stage_row(stage: Mapping[str, Json]) -> tuple[str, str, float]:
-    """Return (title, arm, seconds) of one stage of run.json."""
-    parts = [str(stage.get("stage", "")), str(stage.get("check") or "")]
-    step = stage.get("step")
-    title = " ".join(part for part in parts if part) + (f", round {step + 1}" if isinstance(step, int) else "")
-    seconds = stage.get("seconds")
-    return (title, str(stage.get("arm") or ""), float(seconds) if isinstance(seconds, int | float) else 0.0)
+def _stage_rows(run: RunDirectory, plan: Plan, stages: Iterable[Json]) -> tuple[tuple[str, str, float], ...]:
+    """Return (title, arm, seconds) of each stage of run.json; a step is called what it was called while it ran."""
+    checks, settings = checks_of(plan), settings_of(plan)
+    inputs = {name: run.read_inputs(name, check.inputs) for name, check in checks.items() if check.inputs is not None}
+    rows = []
+    for stage in stages:
+        if not isinstance(stage, dict):
+            continue
+        name, step, seconds = str(stage.get("check") or ""), stage.get("step"), stage.get("seconds")
+        title = " ".join(part for part in (str(stage.get("stage", "")), name) if part)
+        if name in checks and isinstance(step, int):
+            title += f", {step_name(checks[name], settings[name], inputs.get(name), step, plan.rounds)}"
+        rows.append((title, str(stage.get("arm") or ""), float(seconds) if isinstance(seconds, int | float) else 0.0))
+    return tuple(rows)

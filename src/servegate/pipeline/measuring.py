@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
 from servegate.artifacts import RunDirectory, boot_id
-from servegate.checks.contract import AnyCheck, Inputs, MeasureContext
+from servegate.checks.contract import AnyCheck, Inputs, MeasureContext, step_name
 from servegate.config import Resolved, checks_of
 from servegate.domain.arms import Arm, Role
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
@@ -221,10 +221,9 @@ class ArmRun:
         probes = self.gate.make_probes(session, self.arm, step.check)
         started = time.monotonic()
         with self.gate.stage("measure", self.arm.name, step.check, step.step):
-            inputs = self.inputs(check, probes, session.facts)
-            if inputs is not None:
-                inputs = check.part(settings, inputs, step.step, self.gate.plan.rounds)
-            title = f"{step.check}, {(inputs or Inputs()).called(step.step)}"
+            whole, rounds = self.inputs(check, probes, session.facts), self.gate.plan.rounds
+            inputs = None if whole is None else check.part(settings, whole, step.step, rounds)
+            title = f"{step.check}, {step_name(check, settings, whole, step.step, rounds)}"
             with self.gate.progress.stage(title, self.arm.name, check.items(settings, inputs)) as advance:
                 context = MeasureContext(self.arm.name, step.step, session.facts, inputs, self.baseline(check), advance)
                 measurement = check.measure(probes, settings, context)

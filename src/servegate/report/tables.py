@@ -63,7 +63,7 @@ def outcome_table(source: Source) -> Table:
 
 
 def finding_table(source: Source) -> Table:
-    """Return every finding as a table, for `tables/findings.csv`."""
+    """Return every finding as a table, for `tables/findings.csv`; its evidence is `check:item:round`."""
     columns = ("severity", "code", "check", "message", "rule", "value", "operator", "limit", "evidence")
     rows = tuple(
         (
@@ -75,7 +75,8 @@ def finding_table(source: Source) -> Table:
             item.value,
             item.operator,
             item.limit,
-            " ".join(f"{ref.check}:{ref.id}" + (f":{ref.step}" if ref.step is not None else "") for ref in item.evidence),
+            # Rounds count from 1, as everywhere that people read; verdict.json counts steps from 0.
+            " ".join(f"{ref.check}:{ref.id}" + (f":{ref.step + 1}" if ref.step is not None else "") for ref in item.evidence),
         )
         for item in sorted(source.verdict.findings, key=lambda finding: severity_rank(finding.severity))
     )

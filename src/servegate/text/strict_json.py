@@ -1,18 +1,17 @@
-"""JSON read as the standard says, without the liberties of Python's reader.
+"""Why an answer of a model is no JSON: what is wrong, where, and whether it only stops too early.
 
-`json.loads` lets the last of two equal keys win, accepts NaN and Infinity, and reads 1e400 as infinity; a consumer that
-parses strictly fails on all of these. The standard library is used nevertheless, because it alone keeps lone surrogates,
-which model output may hold.
+The rules are `domain.strict_json`'s. A model's answer may end at its token limit, and then "not JSON yet" is no broken
+contract: so the error says whether more text could still mend it.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
 from servegate.domain.records import Json
+from servegate.domain.strict_json import LooseJsonError, parse_json
 
 MAX_CHARACTERS = 256 * 1024
 
@@ -39,7 +38,7 @@ def parse(text: str, *, limit: int = MAX_CHARACTERS, real: Callable[[str], Any] 
     if len(text) > limit:
         raise NotJsonError(f"longer than {limit} characters")
     try:
-        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_refused, parse_float=real or _finite)
+        return parse_json(text, real=real)
     except json.JSONDecodeError as error:
         end = len(text.rstrip())
         unfinished = error.msg.startswith("Unterminated string") or error.pos >= end - LONGEST_LITERAL
@@ -48,31 +47,7 @@ def parse(text: str, *, limit: int = MAX_CHARACTERS, real: Callable[[str], Any] 
         raise NotJsonError(
             f"{error.msg} at line {error.lineno} column {error.colno}", error.pos, unfinished=unfinished
         ) from None
-    except NotJsonError:
-        raise
-    except RecursionError:
-        raise NotJsonError("nested too deeply") from None
+    except LooseJsonError as error:
+        raise NotJsonError(str(error)) from None
     except ValueError:  # an integer of more digits than the interpreter converts
         raise NotJsonError("a number of too many digits") from None
-
-
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise NotJsonError(f"the key {key[:40]!r} is repeated")
-            seen.add(key)
-    return result
-
-
-def _refused(constant: str) -> Any:
-    raise NotJsonError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise NotJsonError(f"the number {text[:40]} is out of range")
-    return value

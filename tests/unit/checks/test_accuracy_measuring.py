@@ -218,7 +218,7 @@ def test_how_many_questions_are_known_beforehand() -> None:
     [
         (b"{", r"sums.json:1: not JSON"),
         (b"\xff", "not strict JSON"),
-        (b'{"test": [], "test": []}', "repeated key 'test'"),
+        (b'{"test": [], "test": []}', "the key 'test' is repeated"),
         (b'{"test": NaN}', "NaN"),
         ([], "holds a list"),
         ({"tests": ROWS}, "did you mean 'test'"),

@@ -18,6 +18,7 @@ from servegate.domain.evidence import (
     NotMeasured,
     Quantization,
     Reason,
+    ServedFiles,
 )
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
 from servegate.domain.plan import Knob, Origin, Plan
@@ -302,3 +303,24 @@ def test_rules_that_the_pull_request_changes_are_never_a_pass() -> None:
     assert (said.outcome, said.policy.changed_in_head) == (Outcome.REVIEW, True)
     assert verdict(result(), the_plan=plan(origin=origin)).policy.changed_in_head is False
     assert verdict(result()).policy.changed_in_head is None
+
+
+def test_another_template_is_told_once_and_weighs_as_much() -> None:
+    files = {"source": "m", "chat_template_sha256": "c"}
+    arms = tuple(manifest(model=ServedFiles(**{**files, "chat_template_sha256": template})) for template in ("c", "d"))
+    changed = plan(knobs=(Knob(name="chat-template", baseline=None, candidate="b.jinja", source="serving/new.yaml"),))
+    by_files = verdict(result(), the_plan=changed, manifests=arms)
+    by_answers = verdict(
+        result(finding("prompts", "template-differs", Severity.REVIEW, "3 of 24 prompts")), the_plan=changed, manifests=arms
+    )
+    told = {"arms/chat-template-differs", "prompts/template-differs", "arms/unseen-knob"}
+    assert [item.code for item in by_files.findings if item.code in told] == ["arms/chat-template-differs"]
+    assert [item.code for item in by_answers.findings if item.code in told] == ["prompts/template-differs"]
+    assert by_files.outcome is by_answers.outcome is Outcome.REVIEW
+
+
+def test_a_finding_that_another_one_says_better_still_weighs() -> None:
+    """The better one may belong to a check that only informs."""
+    arms = tuple(manifest(model=ServedFiles(source="m", chat_template_sha256=template)) for template in ("c", "d"))
+    informs = result(finding("prompts", "template-differs", Severity.REVIEW, "3 of 24 prompts"), check=a_check(required=False))
+    assert verdict(informs, result(check=a_check("accuracy")), manifests=arms).outcome is Outcome.REVIEW

@@ -85,6 +85,7 @@ SVG_ATTRIBUTES = {
     "preserveAspectRatio",
 }
 HTML_ATTRIBUTES = {
+    "data-head",
     "lang",
     "charset",
     "http-equiv",

@@ -64,6 +64,15 @@ def test_findings_are_sorted_by_severity_with_their_rule() -> None:
     assert "lower 99 % of the drop: 0.0312 &gt; 0.005" in comment
 
 
+def test_rounds_count_from_1_in_the_table_of_findings_as_in_the_report() -> None:
+    sample = failed()
+    refs = [ref for finding in sample.verdict.findings for ref in finding.evidence if ref.step is not None]
+    assert refs
+    table = sample.render()["tables/findings.csv"].decode()
+    assert all(f"{ref.check}:{ref.id}:{ref.step + 1}" in table for ref in refs if ref.step is not None)
+    assert not any(f"{ref.check}:{ref.id}:0" in table for ref in refs)
+
+
 def test_an_engine_that_did_not_start_is_explained() -> None:
     sample = not_started()
     files = {name: content.decode() for name, content in sample.render().items()}
