@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from servegate.checks.contract import Change, MeasureContext
+from servegate.checks.contract import Change, Choice, MeasureContext
 from servegate.checks.retrieval import CHECK
 from servegate.checks.retrieval.preparing import prepare
 from servegate.checks.retrieval.record import LongPrompt, RetrievalInputs
@@ -266,6 +266,54 @@ def test_a_checkpoint_that_brings_another_kv_cache_counts_as_a_change_of_it() ->
     choice = CHECK.choose(RetrievalSettings(), False, change("model", kv={"num_bits": 8}))
     assert choice.settings is not None
     assert "kv_cache_scheme" in choice.note
+
+
+def of_checkpoints(baseline: object, candidate: object) -> Choice:
+    assert CHECK.choose is not None
+    models = {
+        name: ModelSource(source=name, revision=None, config=config)
+        for name, config in (("baseline", baseline), ("candidate", candidate))
+    }
+    arms = {name: arm(name) for name in ("baseline", "candidate")}
+    return CHECK.choose(RetrievalSettings(), False, Change((), arms, models))
+
+
+THETA = {"rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"}}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "said"),
+    [
+        (THETA, {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}, "rope settings"),
+        ({"rope_theta": 1e4}, {"rope_theta": 1e4, "rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope settings"),
+        ({"text_config": {"rope_theta": 1e4}}, {"text_config": {"rope_theta": 1e6}}, "rope settings"),
+        ({}, {"sliding_window": 512, "layer_types": ["sliding_attention"] * 2}, "attention windows"),
+        ({"max_position_embeddings": 8192}, {"max_position_embeddings": 2048}, "max_position_embeddings"),
+    ],
+)
+def test_a_checkpoint_that_places_or_keeps_tokens_differently_turns_it_on(
+    baseline: dict[str, object], candidate: dict[str, object], said: str
+) -> None:
+    """A `rope_theta` or a window that got lost on the way to a quantized checkpoint harms only what is far away."""
+    choice = of_checkpoints(baseline, candidate)
+    assert choice.note == f"retrieval is on, since the checkpoints' {said} differs between the arms"
+    assert choice.settings is not None
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate"),
+    [
+        ({"rope_theta": 100000}, THETA),
+        ({"rope_theta": 1e4, "rope_scaling": {"type": "yarn", "rope_type": "yarn", "factor": 4}},
+         {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "yarn", "factor": 4.0}}),
+        ({"use_sliding_window": False, "sliding_window": 4096}, {"layer_types": ["full_attention"] * 2}),
+        (THETA, None),
+        ({"layer_types": [[]], "rope_scaling": 3, "text_config": "x"}, {"layer_types": [[]], "rope_parameters": []}),
+    ],
+)  # fmt: skip
+def test_another_spelling_of_the_same_or_an_unread_config_does_not(baseline: object, candidate: object) -> None:
+    choice = of_checkpoints(baseline, candidate)
+    assert (choice.settings, choice.note) == (None, "")
 
 
 def test_the_shorter_length_of_the_arms_is_filled() -> None:

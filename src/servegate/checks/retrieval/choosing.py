@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from servegate.checks.contract import Change, Choice
 from servegate.checks.retrieval.settings import RetrievalSettings
@@ -15,6 +16,7 @@ LONG_PROMPT_KNOBS = frozenset({
     "max-model-len", "disable-sliding-window", "rope-scaling", "hf-overrides", "environment.VLLM_ATTENTION_BACKEND",
 })  # fmt: skip
 """Knobs that decide how old entries of the KV cache are kept, read, or placed."""
+FULL_KINDS = frozenset({"full_attention", "attention", "global"})
 LENGTH_KNOB = "max-model-len"
 LENGTH = re.compile(r"([0-9]{1,12})([kKmM]?)")
 UNIT = {"": 1, "k": 1_000, "m": 1_000_000, "K": 1 << 10, "M": 1 << 20}
@@ -42,9 +44,13 @@ def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
 def causes_of(knobs: Iterable[Knob], models: Iterable[ModelSource]) -> list[str]:
     """Return what differs that can harm long prompts alone, in the words of `servegate plan`."""
     causes = [knob.name for knob in knobs if knob.name in LONG_PROMPT_KNOBS]
-    schemes = {_kv_scheme(source.config) for source in models}
-    if len(schemes) > 1:
+    configs = [source.config for source in models]
+    if len({repr(_kv_scheme(config)) for config in configs}) > 1:
         causes.append("the checkpoints' kv_cache_scheme")
+    read = [config for config in configs if isinstance(config, dict)]
+    for said, part in PARTS.items():
+        if any(part(config) != part(read[0]) for config in read):
+            causes.append(f"the checkpoints' {said}")
     return causes
 
 
@@ -54,8 +60,49 @@ def _length(stated: Json) -> int | None:
     return int(found[1]) * UNIT[found[2]] or None if found else None
 
 
-def _kv_scheme(config: Json) -> str:
+def _kv_scheme(config: Json) -> Json:
     """Return what a checkpoint says of its KV cache; unknown counts as nothing, since the log is read afterwards anyway."""
     quantization = config.get("quantization_config") if isinstance(config, dict) else None
-    found = quantization.get("kv_cache_scheme") if isinstance(quantization, dict) else None
-    return repr(found)
+    return quantization.get("kv_cache_scheme") if isinstance(quantization, dict) else None
+
+
+def _language_part(config: Json) -> Mapping[str, Any]:
+    """Return the part of config.json that describes the language model; models with eyes and ears keep it one level down."""
+    whole = config if isinstance(config, dict) else {}
+    inner = whole.get("text_config")
+    return inner if isinstance(inner, dict) else whole
+
+
+def _rope(config: Json) -> Json:
+    """Return how positions are turned: `rope_theta` and `rope_scaling` in older files, `rope_parameters` in newer ones."""
+    part = _language_part(config)
+    found = {"rope_theta": part.get("rope_theta"), "partial_rotary_factor": part.get("partial_rotary_factor")}
+    for name in ("rope_scaling", "rope_parameters"):
+        given = part.get(name)
+        found |= given if isinstance(given, dict) else {}
+    kinds = {str(found.pop(name, "default")) for name in ("type", "rope_type")} - {"default"}
+    found["kind"] = sorted(kinds) or None
+    return {name: found[name] for name in sorted(found) if found[name] is not None}
+
+
+def _windows(config: Json) -> Json:
+    """Return which layers look back how far; None where every layer sees everything."""
+    part = _language_part(config)
+    kinds = part.get("layer_types")
+    seeing_all = isinstance(kinds, list) and all(str(kind) in FULL_KINDS for kind in kinds)
+    if seeing_all or part.get("use_sliding_window") is False:
+        return None
+    names = ("sliding_window", "sliding_window_pattern", "max_window_layers", "attention_chunk_size", "layer_types")
+    return [part.get(name) for name in names]
+
+
+def _positions(config: Json) -> Json:
+    return _language_part(config).get("max_position_embeddings")
+
+
+PARTS: Mapping[str, Callable[[Json], Json]] = {
+    "rope settings": _rope,
+    "attention windows": _windows,
+    "max_position_embeddings": _positions,
+}
+"""What two checkpoints can differ in that short prompts do not show, in the words of a note -> how it is read."""

@@ -30,7 +30,7 @@ class RetrievalSettings(Settings):
     """Long generated prompts with one pass key each; on by itself when KV cache, attention or length differ."""
 
     when: Literal["always", "changed", "never"] = "always"
-    """`changed`: only when the arms differ in KV-cache type, attention backend or maximum length, as without this entry."""
+    """`changed`: only when the arms differ in KV cache, attention, length or checkpoint positions, as without this entry."""
     depths_percent: tuple[Percent, ...] = Field(default=(25, 50, 90), min_length=1)
     """Lengths of the prompts, in percent of the context (the shorter one, where the arms differ in it)."""
     prompts_per_depth: int = Field(default=20, ge=1, le=1_000)
