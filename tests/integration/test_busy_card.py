@@ -24,7 +24,6 @@ __all__ = ["here"]
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvml:
     made = FakeNvml()
     monkeypatch.setattr(nvml, "opened", lambda: made)
-    monkeypatch.setattr("servegate.cli.world.opened", lambda: made)
     monkeypatch.setattr(card_lock, "SYSTEM_LOCKS", tmp_path)
     return made
 

@@ -148,6 +148,8 @@ def test_passes_join_the_rounds_and_survive_being_stored() -> None:
 # -- judging what was sampled --------------------------------------------------------------------------------------------
 
 KEPT, BROKEN = "{}", "no JSON"
+ANY_NUMBER = Limits(unseen_increase_points=100)
+"""Thirty prompts are few; what they leave open is another rule's."""
 
 
 def answer(prompt_id: str, number: int, text: str, **changes: Any) -> Answer:
@@ -176,7 +178,8 @@ def judged(baseline: dict[str, Any], candidate: dict[str, Any], prompts: int = 3
     section = CHECK.present(comparison, evidence, PromptsSettings(), ())
     tables = {block.name for block in section.blocks if isinstance(block, Table)}
     assert ("prompt-sampled" in tables) == ("sampled" in comparison.candidate)
-    return comparison, {item.code.removeprefix("prompts/"): item for item in CHECK.judge(comparison, PromptsSettings())}
+    findings = CHECK.judge(comparison, PromptsSettings(limits=ANY_NUMBER))
+    return comparison, {item.code.removeprefix("prompts/"): item for item in findings}
 
 
 def test_a_loss_under_sampling_that_greedy_answers_hide_is_read() -> None:
@@ -231,7 +234,7 @@ def test_samples_that_failed_or_were_asked_otherwise_are_no_pass(change: dict[st
 
 def test_the_limit_of_the_loss_is_a_limit() -> None:
     comparison, _ = judged({"sampled": sampled([4] * 30)}, {"sampled": sampled([1] * 15 + [4] * 15)})
-    tolerant = PromptsSettings(limits=Limits(sampled_drop_points=50))
+    tolerant = PromptsSettings(limits=Limits(sampled_drop_points=50, unseen_increase_points=100))
     assert CHECK.judge(comparison, tolerant) == ()
 
 
@@ -256,7 +259,7 @@ def test_batching_and_change_are_told_apart() -> None:
         "baseline_sequential": 4, "baseline_concurrent": 3, "candidate_sequential": 1, "candidate_concurrent": 3,
     }  # fmt: skip
     assert counted["same_everywhere"] == 1
-    assert found.keys() == {"increase-not-ruled-out"}, "it informs and never decides; 30 prompts are few"
+    assert found == {}, "it informs and never decides"
 
 
 def test_only_prompts_with_all_four_answers_are_in_the_table() -> None:
