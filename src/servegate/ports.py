@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from servegate.domain.arms import Arm
 from servegate.domain.evidence import EngineFacts
+from servegate.domain.load import Load, LoadSpec
 from servegate.domain.workload import (
     ChatPrompt,
     Completion,
@@ -20,8 +21,6 @@ from servegate.domain.workload import (
     Endpoint,
     Evaluation,
     EvaluationSpec,
-    Load,
-    LoadSpec,
     PromptScore,
     Rendered,
     ScoreRequest,

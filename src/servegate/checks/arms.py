@@ -15,7 +15,7 @@ from servegate.checks.retrieval.choosing import causes_of
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import Role
 from servegate.domain.calibration import remark, valid_for
-from servegate.domain.evidence import EngineFacts, EngineStatus, FallbackUsed, Manifest, Measurement
+from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement
 from servegate.domain.judgement import Finding, Outcome, Severity
 from servegate.domain.plan import Plan
 
@@ -40,6 +40,8 @@ TOLD_BY_FILES = {
 }
 """Knob -> findings of `served_models` that say what came of it; they block as much as `unseen-knob` does."""
 
+MOST_OF_A_FALLBACK = 300
+"""Characters of a fallback in a message; its options may hold whole mappings."""
 Arms = Mapping[str, ArmEvidence[Measurement]]
 
 
@@ -134,7 +136,7 @@ def _fallback_findings(arms: Arms) -> list[Finding]:
     for name, each in used.items():
         message = (
             f"the {name} does not start as its serving config says ({each.instead_of.exception[:200]}); it was served with "
-            f"the fallback {named_fallback(each)}"
+            f"the fallback {each.named()[:MOST_OF_A_FALLBACK]}"
         )
         if differ:
             message += ", and the other arm was not: the arms differ in these knobs too"
@@ -193,10 +195,3 @@ def suggestions(outcome: Outcome, arms: Arms) -> list[Finding]:
         "(`quantization: fp8_per_channel`, or a checkpoint made so) before giving the format up"
     )
     return [finding(ARMS, "try-per-channel", Severity.INFO, message)]
-
-
-def named_fallback(each: FallbackUsed) -> str:
-    """Return a fallback as its name and what it set."""
-    changed = [f"{name}={value}" for name, value in each.environment.items()]
-    changed += [f"{name}: {value}" for name, value in each.options.items()]
-    return f"{each.name} ({', '.join(changed)})"[:300]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from servegate.checks.arms import Arms, arm_findings, named_fallback, suggestions
+from servegate.checks.arms import MOST_OF_A_FALLBACK, Arms, arm_findings, suggestions
 from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
 from servegate.checks.served_models import ARMS
 from servegate.domain.arms import Role
@@ -168,7 +168,9 @@ def _scope(arms: Arms, results: Mapping[str, Judged]) -> Scope:
 def _served_by(versions: list[str], facts: list[EngineFacts]) -> str:
     if not versions:
         return "not started"
-    fallbacks = [f"{item.role} with fallback {named_fallback(item.fallback)}" for item in facts if item.fallback is not None]
+    fallbacks = [
+        f"{item.role} with fallback {item.fallback.named()[:MOST_OF_A_FALLBACK]}" for item in facts if item.fallback is not None
+    ]
     return "; ".join([f"vLLM {' -> '.join(versions)}", *fallbacks])
 
 

@@ -183,6 +183,12 @@ class FallbackUsed(Record):
     failed_log: str
     """Name of the failed start's log, beside server.log."""
 
+    def named(self) -> str:
+        """Return it as its name and what it set: `no-graphs (A=1, enforce-eager: True)`."""
+        changed = [f"{name}={value}" for name, value in self.environment.items()]
+        changed += [f"{name}: {value}" for name, value in self.options.items()]
+        return f"{self.name} ({', '.join(changed)})"
+
 
 class EngineStatus(StrEnum):
     """How an arm came to be served."""

@@ -1,10 +1,10 @@
-"""What probes send to an endpoint and what they bring back."""
+"""What probes send to an endpoint and what they bring back; load tests have `load`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -163,109 +163,6 @@ class PromptScore:
             top_logprob=np.zeros((0, top_k), dtype=np.float32),
             error=error,
         )
-
-
-class LoadSpec(Record):
-    """One load-test point: fixed lengths, `ignore_eos`, everything sent at once up to `concurrency`.
-
-    One run of the tool sends `lead_in` requests that are not counted and then `windows` times `requests` that are.
-    """
-
-    input_tokens: int
-    output_tokens: int
-    concurrency: int
-    requests: int
-    warm_up_requests: int
-    seed: int
-    label: str
-    """Names the raw files of this point; [a-z0-9-]+."""
-    windows: int = 1
-    lead_in: int = 0
-
-    @property
-    def total(self) -> int:
-        """Requests that the tool sends."""
-        return self.lead_in + self.windows * self.requests
-
-
-class CardLoad(Record):
-    """One card during a window. Clocks are means in MHz, temperature the highest, power the mean; None: it cannot say."""
-
-    uuid: str
-    samples: int
-    sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
-    energy_j: float | None = None
-    throttled: dict[str, float] = {}
-    """Reason the driver gave for lower clocks -> share of the samples (0 to 1)."""
-
-
-class Telemetry(Record):
-    """The machine during a window. `foreign_processes` computed on the engine's cards and were not ours.
-
-    `foreign_cpu_cores` is the mean number of CPU cores that others kept busy (2.5: two and a half), of `cpu_cores`.
-    """
-
-    cards: tuple[CardLoad, ...] = ()
-    cards_reason: str | None = None
-    foreign_processes: tuple[str, ...] | None = None
-    foreign_processes_reason: str | None = None
-    foreign_cpu_cores: float | None = None
-    foreign_cpu_cores_reason: str | None = None
-    cpu_cores: int
-
-    @property
-    def energy_j(self) -> float | None:
-        """Joules of all cards; None when one of them cannot say."""
-        joules = [card.energy_j for card in self.cards]
-        return sum(each for each in joules if each is not None) if joules and None not in joules else None
-
-
-class LoadResult(Record):
-    """What the load generator reported for one point. Percentiles are maps such as {"mean": ..., "p50": ..., "p99": ...}."""
-
-    requests: int
-    completed: int
-    failed: int
-    input_tokens: int
-    output_tokens: int
-    duration_s: float
-    output_tokens_per_second: float
-    ttft_ms: dict[str, float]
-    tpot_ms: dict[str, float]
-    itl_ms: dict[str, float]
-    e2e_latency_s: dict[str, float]
-    prefix_cache_hit_rate: float | None = None
-    prefix_cache_hit_rate_reason: str | None = None
-    foreign_requests: int | None = None
-    """Requests that the engine finished during the run of the tool and that the tool had not sent."""
-    foreign_requests_reason: str | None = None
-    prompt_tokens_per_request: float | None = None
-    """As the engine counted them; the tool counts with its own tokenizer."""
-    queue_time_s: float | None = None
-    """Mean time a request of the run waited in the engine before it was scheduled."""
-    preemptions: int | None = None
-    wrong_lengths: int = 0
-    """Completed requests that brought another number of tokens than was asked for."""
-    telemetry: Telemetry | None = None
-    telemetry_reason: str | None = None
-    first_row: int | None = None
-    rows: int | None = None
-    """Rows of the columns that hold the window's requests; None where they were not kept."""
-    command: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Load:
-    """What one run of the load generator brought: its windows in order of time, and one row a completed request.
-
-    Columns, each of n rows in order of completion: `ttft_ms`, `tpot_ms` (NaN for one token), `e2e_ms` f4, `tokens` i4.
-    """
-
-    windows: tuple[LoadResult, ...]
-    columns: dict[str, npt.NDArray[Any]]
 
 
 class EvaluationSpec(Record):

@@ -27,7 +27,7 @@ Describe = Callable[[int], tuple[str | None, str | None]]
 """pid -> (name, SERVEGATE_ARM of its environment); None for what cannot be seen."""
 
 
-class Watch:
+class CardWatch:
     """Looks after the cards of an arm that is being served."""
 
     def __init__(self, seen: Callable[[], tuple[Xid, ...]], levels: Callable[[], object]) -> None:
@@ -110,14 +110,14 @@ class CardGuard:
         self._await_free(cards, self.clock())
 
     @contextlib.contextmanager
-    def watching(self, arm: Arm) -> Iterator[Watch]:
+    def watching(self, arm: Arm) -> Iterator[CardWatch]:
         """Watch the cards of an arm while it is served."""
         if isinstance(self.nvml, Absent) or not (cards := self.cards((arm,))):
-            yield Watch(lambda: (), lambda: None)
+            yield CardWatch(lambda: (), lambda: None)
             return
         nvml, uuids = self.nvml, [card.uuid for card in cards]
         with nvml.watching(uuids) as seen:
-            yield Watch(seen, lambda: [nvml.used_bytes(uuid) for uuid in uuids])
+            yield CardWatch(seen, lambda: [nvml.used_bytes(uuid) for uuid in uuids])
 
     def said(self, arm: Arm) -> tuple[str | None, str | None]:
         """Return for the manifest: what is held for this arm, or why nothing is."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from servegate.checks.accuracy.estimates import FAIL_ALPHA, PASS_ALPHA
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
@@ -21,8 +22,6 @@ from servegate.stats.intervals import POWER, never_seen_bound, normal_quantile
 from servegate.stats.ratios import log_ratio
 from servegate.stats.spread import StartSpread
 
-PASS_ALPHA, FAIL_ALPHA = 0.05, 0.01
-"""As the check `accuracy` judges."""
 SMALL_MODEL, NOT_JUDGED = "small_model", "throughput_not_judged"
 """Flags of a row: why a check neither passes nor fails there."""
 
@@ -114,7 +113,7 @@ def _throughput(rows: Sequence[AaRun], settings: ThroughputSettings, restart: St
     if any(_known(rows, NOT_JUDGED)):
         return _none("throughput", name, "ratio", meaning, "speed is not judged on this machine, so nothing about it FAILs")
     ratios = [log_ratio(*row.speeds, settings.limits.restart_sd) for row in rows if len(row.speeds) == 2]
-    known = [(bounds, ratio) for ratio in ratios if (bounds := ratio.bounds(0.05)) is not None and ratio.se is not None]
+    known = [(bounds, ratio) for ratio in ratios if (bounds := ratio.bounds(PASS_ALPHA)) is not None and ratio.se is not None]
     if not known:
         return _none("throughput", name, "ratio", meaning, "no run has two valid windows in each arm")
     reach = sum(math.log(bounds[1]) - ratio.value for bounds, ratio in known) / len(known)

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from servegate.domain.load import Load, LoadResult, LoadSpec
 from servegate.domain.records import Json
 from servegate.domain.strict_json import parse_json
-from servegate.domain.workload import Endpoint, Load, LoadResult, LoadSpec
+from servegate.domain.workload import Endpoint
 from servegate.probes.tools import compact
 
 PERCENTILES = (50, 90, 95, 99)

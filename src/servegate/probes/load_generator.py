@@ -16,8 +16,9 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from servegate.domain.load import Load, LoadResult, LoadSpec
 from servegate.domain.records import Json
-from servegate.domain.workload import Endpoint, Load, LoadResult, LoadSpec
+from servegate.domain.workload import Endpoint
 from servegate.errors import MeasurementError
 from servegate.http import Call, HttpClient, HttpError
 from servegate.probes.bench_result import PINNED_SAMPLING, Span, bench_argv, read_bench

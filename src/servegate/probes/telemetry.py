@@ -22,7 +22,7 @@ from typing import Self
 
 import psutil
 
-from servegate.domain.workload import CardLoad, Telemetry
+from servegate.domain.load import CardLoad, Telemetry
 from servegate.errors import RunnerError
 from servegate.nvml import THROTTLE_REASONS, Absent, Nvml, Reading
 

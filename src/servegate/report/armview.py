@@ -240,9 +240,7 @@ def _short(*hashes: str | None) -> str | None:
 
 
 def _fallback(used: FallbackUsed) -> str:
-    changed = [f"{name}={value}" for name, value in used.environment.items()]
-    changed += [f"{name}: {value}" for name, value in used.options.items()]
-    return f"{used.name} ({', '.join(changed)}), since it did not start as its serving config says: {used.instead_of.exception}"
+    return f"{used.named()}, since it did not start as its serving config says: {used.instead_of.exception}"
 
 
 def _gpus(manifest: Manifest) -> str:

@@ -40,7 +40,7 @@ OUTCOMES = {
 INFO = Word("info", "note", "·", "Worth knowing; never changes an outcome.")
 
 NOT_JUDGED = Word(
-    "info", "not judged", "⚪", "It was measured and is shown; why nothing is claimed from it stands in its section."
+    "info", "not judged", "⚪", "It was measured and is shown; why nothing is claimed from it stands under Findings."
 )
 
 HOW_TO_READ = (

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from servegate.domain.blocks import Mark
+from servegate.text.common import common_start
 from servegate.text.similarity import matcher
 
 WORD = re.compile(r"\d+(?:[.,]\d+)+|\w+|\s+|[^\w\s]")
@@ -55,7 +56,7 @@ def excerpt(left: str, right: str, limit: int) -> Excerpt:
     if len(left) <= limit and len(right) <= limit:
         marks = differences(left, right)
         return Excerpt(left, right, *marks, cut=False)
-    start = max(0, _first_difference(left, right) - CONTEXT)
+    start = max(0, common_start(left, right) - CONTEXT)
     shown = _window(left, start, limit), _window(right, start, limit)
     return Excerpt(*shown, *differences(*shown), cut=True)
 
@@ -63,18 +64,6 @@ def excerpt(left: str, right: str, limit: int) -> Excerpt:
 def _window(text: str, start: int, limit: int) -> str:
     part = text[start : start + limit]
     return ("… " if start else "") + part + (" …" if start + limit < len(text) else "")
-
-
-def _first_difference(left: str, right: str) -> int:
-    """Return the number of equal characters at the start, by halving: comparing slices is fast, a loop is not."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _common_ends(left: list[str], right: list[str]) -> tuple[int, int]:

@@ -14,6 +14,8 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from servegate.text.common import common_start
+
 try:
     from cydifflib import SequenceMatcher as _Matcher
 except ImportError:  # pragma: no cover - interpreters for which cydifflib has no build
@@ -71,23 +73,11 @@ def _longest_end(left: str, right: str) -> int:
     needed, middle = len(shorter) // 2 + PROBE + 1, len(shorter) // 2
     end = 0
     if left[:needed] == right[:needed]:
-        end = _common(left, right)
+        end = common_start(left, right)
     elif left[-needed:] == right[-needed:]:
-        end = -_common(left[::-1], right[::-1])
+        end = -common_start(left[::-1], right[::-1])
     if not end:
         return 0
     probe = shorter[middle - PROBE : middle + PROBE]
     first = longer.find(probe)
     return end if longer.find(probe, first + 1) < 0 else 0
-
-
-def _common(left: str, right: str) -> int:
-    """Return the number of equal characters at the start, by halving: comparing slices is fast, a loop is not."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -239,7 +239,7 @@ def test_the_rule_of_thumb_is_shown_with_its_error_rate_and_decides_nothing() ->
         for fact in block.facts
         if fact.name.startswith("Rule of thumb")
     ]
-    assert fact.value == "would not ship: 50 flips in round 0, 20 of its own"
+    assert fact.value == "would not ship: 50 flips in round 1, 20 of its own"
     assert "benchmarks/old_rule.py" in fact.note
     assert section.outcome is Outcome.PASS
 

@@ -169,7 +169,7 @@ def test_rounds_join_and_survive_json() -> None:
 
 
 def test_a_lost_answer_or_an_unrendered_prompt_is_an_error_of_the_harness() -> None:
-    with pytest.raises(MeasurementError, match="3 prompts were sent, 2 answers"):
+    with pytest.raises(MeasurementError, match="3 requests were sent, 2 answers"):
         measured(Engine(lose="p1"), prepared(Engine()))
     with pytest.raises(MeasurementError, match="not rendered"):
         measured(Engine(), inputs())

@@ -13,7 +13,7 @@ from servegate.checks.throughput import CHECK
 from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.workload import Load, LoadResult, LoadSpec
+from servegate.domain.load import Load, LoadResult, LoadSpec
 from servegate.ports import Completions, Evaluator, Probes
 from tests.unit.samples import engine_facts
 

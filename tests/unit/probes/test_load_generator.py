@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from servegate.domain.workload import Load, LoadSpec
+from servegate.domain.load import Load, LoadSpec
 from servegate.errors import MeasurementError
 from servegate.http import HttpClient
 from servegate.probes.bench_result import bench_argv, read_bench

@@ -36,4 +36,4 @@ def old_rule(comparison: Comparison, between: Contrast) -> str:
     own_flips = summed(noise.rounds, "flipped") / len(noise.rounds)
     right = first.both_right + first.right_to_wrong, first.both_right + first.wrong_to_right
     passes = within_old_rule(right[0] / first.n, right[1] / first.n, first.n, first.flipped, own_flips)
-    return f"{'would ship' if passes else 'would not ship'}: {first.flipped} flips in round 0, {own_flips:g} of its own"
+    return f"{'would ship' if passes else 'would not ship'}: {first.flipped} flips in round 1, {own_flips:g} of its own"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from servegate.checks.answers import UNANSWERED
 from servegate.checks.contract import Evidence
 from servegate.checks.prompts import asking, sampled
 from servegate.checks.prompts.classes import EMPTY_REASONS
@@ -40,7 +41,7 @@ DEGENERATE = "degenerate"
 LOST_PROMPTS_P, LOST_ROUNDS_P = 0.05, 0.01
 """Chances at which contracts that were kept less often ask for a person. Rounds of one prompt may be copies, so less is
 believed of them; prompts are independent. Of harmless changes at most .05 + .01 are asked about."""
-FAILURES = ("failed", "timeout", "skipped")
+FAILURES = tuple(sorted(UNANSWERED))
 
 Rule = Callable[[Comparison, Limits], Finding | None]
 

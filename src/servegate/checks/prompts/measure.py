@@ -20,6 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from servegate.checks.answers import by_id
 from servegate.checks.contract import Inputs, MeasureContext
 from servegate.checks.prompts.asking import has_reasoning_parser
 from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
@@ -93,7 +94,6 @@ def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[P
     inputs = context.inputs
     if not isinstance(inputs, PromptsInputs) or any(not prompt.token_ids for prompt in inputs.prompts):
         raise MeasurementError("the prompts were not rendered on the baseline before they were measured")
-    prompts = {prompt.id: prompt for prompt in inputs.prompts}
     salt = f"{context.arm}-{context.step}-{secrets.token_hex(8)}"
     requests = [request_of(prompt, settings, salt) for prompt in inputs.prompts]
     random.Random(f"prompts-{context.step}").shuffle(requests)  # noqa: S311 - an order, not a secret
@@ -101,9 +101,7 @@ def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[P
     begin = time.perf_counter()
     completions = probes.completions.complete(requests, settings.concurrency, context.advance)
     seconds = time.perf_counter() - begin
-    found = {completion.id: completion for completion in completions}
-    if len(found) != len(completions) or found.keys() != prompts.keys():
-        raise MeasurementError(f"{len(prompts)} prompts were sent, {len(completions)} answers to {len(found)} came back")
+    found = by_id(requests, completions)
     sampling = {request.id: sampling_sha256(request) for request in requests}
     answers: list[Answer] = []
     row = 0

@@ -16,11 +16,11 @@ import secrets
 import time
 from typing import Literal
 
+from servegate.checks.answers import UNANSWERED, by_id
 from servegate.checks.contract import Inputs, MeasureContext
 from servegate.checks.prompts import measure as rounds_of
 from servegate.checks.prompts.records import Answer, ExtraPass, Prompt, PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
-from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import Completion
 from servegate.errors import MeasurementError
 from servegate.ports import Probes
@@ -31,7 +31,6 @@ CANDIDATE_SHARE = 3.0
 """The candidate may take so much longer, and leaves out the rest: those prompts are then not in the table."""
 FIRST_SEED = 1
 """Sample n is drawn with seed `FIRST_SEED` + n, in both arms."""
-UNANSWERED = frozenset({ItemStatus.FAILED, ItemStatus.TIMEOUT, ItemStatus.SKIPPED})
 
 Kind = Literal["all", "contracts", "sampled", "sequential"]
 
@@ -118,9 +117,7 @@ def _sampled(
     ]
     random.Random("prompts-sampled").shuffle(requests)  # noqa: S311 - an order, not a secret
     completions = probes.completions.complete(requests, settings.concurrency, context.advance)
-    found = {completion.id: completion for completion in completions}
-    if len(found) != len(completions) or found.keys() != asked.keys():
-        raise MeasurementError(f"{len(asked)} samples were asked for, {len(completions)} answers to {len(found)} came back")
+    found = by_id(requests, completions)
     hashes = {request.id: rounds_of.sampling_sha256(request) for request in requests}
     return tuple(_bare(prompt, number, hashes[name], found[name]) for name, (prompt, number) in asked.items())
 
@@ -138,10 +135,9 @@ def _sequential(
             break
         request = rounds_of.request_of(prompt, settings, salt)
         completions = probes.completions.complete([request], 1, context.advance)
-        if [completion.id for completion in completions] != [prompt.id]:
-            raise MeasurementError(f"the prompt {prompt.id!r} was asked alone and no answer to it came back")
-        answers.append(_bare(prompt, 0, rounds_of.sampling_sha256(request), completions[0]))
-        if completions[0].status in UNANSWERED:  # one at a time, an engine that hangs would cost a deadline a prompt
+        answer = by_id([request], completions)[prompt.id]
+        answers.append(_bare(prompt, 0, rounds_of.sampling_sha256(request), answer))
+        if answer.status in UNANSWERED:  # one at a time, an engine that hangs would cost a deadline a prompt
             break
     return tuple(answers)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from servegate.checks.answers import UNANSWERED
 from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.prompts.classes import read
 from servegate.checks.prompts.findings import bounded, found
@@ -19,14 +20,12 @@ from servegate.checks.prompts.records import Answer, Prompt, PromptsMeasurement
 from servegate.checks.prompts.settings import Limits
 from servegate.checks.prompts.tally import Counts
 from servegate.domain.blocks import Block, Column, Table
-from servegate.domain.evidence import ItemStatus
 from servegate.domain.judgement import Comparison, Estimate, Finding, Severity
 from servegate.domain.records import Json
 from servegate.stats.clusters import clustered_mean
 from servegate.stats.intervals import never_seen_bound
 
 ALPHA = 0.05
-FAILED = frozenset({ItemStatus.FAILED, ItemStatus.TIMEOUT, ItemStatus.SKIPPED})
 ESTIMATE = "sampled_drop"
 
 Key = tuple[str, int]
@@ -50,7 +49,7 @@ def compared(
         "samples": 1 + max(key[1] for key in keys),
         "pairs": len(known),
         "unpaired": len(keys) - len(paired),
-        "failed": {arm: sum(one.status in FAILED for one in side.values()) for arm, side in _named(sides)},
+        "failed": {arm: sum(one.status in UNANSWERED for one in side.values()) for arm, side in _named(sides)},
         **{arm: count.to_json() for arm, count in _named(counts)},
     }
     return {"sampled": counted}, _loss(known)

@@ -6,6 +6,7 @@ import random
 import secrets
 import time
 
+from servegate.checks.answers import by_id
 from servegate.checks.contract import MeasureContext
 from servegate.checks.prompts.measure import sampling_sha256
 from servegate.checks.retrieval.record import LongPrompt, Pass, RetrievalInputs, RetrievalMeasurement, Stated
@@ -26,16 +27,13 @@ def measure(probes: Probes, settings: RetrievalSettings, context: MeasureContext
     inputs = context.inputs
     if not isinstance(inputs, RetrievalInputs) or not inputs.prompts:
         raise MeasurementError("the long prompts were not rendered on the baseline before they were measured")
-    prompts = {prompt.id: prompt for prompt in inputs.prompts}
     salt = f"{context.arm}-{context.step}-{secrets.token_hex(8)}"
     requests = [_request(prompt, settings, salt) for prompt in inputs.prompts]
     random.Random(f"retrieval-{context.step}").shuffle(requests)  # noqa: S311 - an order, not a secret
     begin = time.perf_counter()
     completions = probes.completions.complete(requests, settings.concurrency, context.advance)
     seconds = time.perf_counter() - begin
-    found = {completion.id: completion for completion in completions}
-    if len(found) != len(completions) or found.keys() != prompts.keys():
-        raise MeasurementError(f"{len(prompts)} prompts were sent, {len(completions)} answers to {len(found)} came back")
+    found = by_id(requests, completions)
     sampling = {request.id: sampling_sha256(request) for request in requests}
     return RetrievalMeasurement(
         rounds=(Pass(round=context.step, concurrency=settings.concurrency, seconds=seconds),),

@@ -8,8 +8,8 @@ from __future__ import annotations
 from servegate.checks.contract import Inputs, MeasureContext
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
 from servegate.checks.throughput.settings import LoadShape, ThroughputSettings
+from servegate.domain.load import LoadResult, LoadSpec, Telemetry
 from servegate.domain.plan import sha256_of
-from servegate.domain.workload import LoadResult, LoadSpec, Telemetry
 from servegate.ports import Probes
 
 SEEDS_APART = 1000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from servegate.domain.evidence import Measurement, absent
-from servegate.domain.workload import LoadResult
+from servegate.domain.load import LoadResult
 
 
 class LoadPoint(LoadResult):

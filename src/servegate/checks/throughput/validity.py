@@ -12,7 +12,7 @@ from statistics import fmean
 
 from servegate.checks.throughput.record import LoadPoint
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.workload import CardLoad
+from servegate.domain.load import CardLoad
 
 FEW_REQUESTS = 2
 """So many may be our own: servegate asks an engine that has been silent for a token."""
