@@ -148,13 +148,8 @@ def test_passes_join_the_rounds_and_survive_being_stored() -> None:
 # -- judging what was sampled --------------------------------------------------------------------------------------------
 
 KEPT, BROKEN = "{}", "no JSON"
-<<<<<<< HEAD
-ANY_NUMBER = Limits(unseen_increase_points=100)
-"""Thirty prompts are few; what they leave open is another rule's."""
-=======
 FEW_ARE_ENOUGH = Limits(unseen_increase_points=100)
 """That 30 prompts rule out little is another rule's to say."""
->>>>>>> keeper
 
 
 def answer(prompt_id: str, number: int, text: str, **changes: Any) -> Answer:
@@ -184,12 +179,7 @@ def judged(baseline: dict[str, Any], candidate: dict[str, Any], prompts: int = 3
     section = CHECK.present(comparison, evidence, settings, ())
     tables = {block.name for block in section.blocks if isinstance(block, Table)}
     assert ("prompt-sampled" in tables) == ("sampled" in comparison.candidate)
-<<<<<<< HEAD
-    findings = CHECK.judge(comparison, PromptsSettings(limits=ANY_NUMBER))
-    return comparison, {item.code.removeprefix("prompts/"): item for item in findings}
-=======
     return comparison, {item.code.removeprefix("prompts/"): item for item in CHECK.judge(comparison, settings)}
->>>>>>> keeper
 
 
 def test_a_loss_under_sampling_that_greedy_answers_hide_is_read() -> None:
@@ -244,11 +234,7 @@ def test_samples_that_failed_or_were_asked_otherwise_are_no_pass(change: dict[st
 
 def test_the_limit_of_the_loss_is_a_limit() -> None:
     comparison, _ = judged({"sampled": sampled([4] * 30)}, {"sampled": sampled([1] * 15 + [4] * 15)})
-<<<<<<< HEAD
-    tolerant = PromptsSettings(limits=Limits(sampled_drop_points=50, unseen_increase_points=100))
-=======
     tolerant = PromptsSettings(limits=FEW_ARE_ENOUGH.model_copy(update={"sampled_drop_points": 50.0}))
->>>>>>> keeper
     assert CHECK.judge(comparison, tolerant) == ()
 
 
