@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 
 from servegate.checks.throughput.record import LoadPoint
 from servegate.checks.throughput.settings import ThroughputSettings
@@ -63,6 +63,13 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
     rates = [point.prefix_cache_hit_rate for point in side if point.prefix_cache_hit_rate is not None]
     if rates and max(rates) > settings.limits.prefix_cache_hit_rate:
         found.append(f"warm-cache: the {name} took {max(rates):.1%} of a window's prompts from its prefix cache")
+    speeds = [point.output_tokens_per_second for point in side if point.output_tokens_per_second]
+    spread = stdev(speeds) / fmean(speeds) if len(speeds) > 1 else 0.0
+    if spread > settings.limits.window_cv:
+        found.append(
+            f"unsteady: the speed of the {name} varied by {spread:.0%} from window to window, so that one start in each arm "
+            "says nothing about the change"
+        )
     foreign = max((point.foreign_requests or 0 for point in side), default=0)
     if foreign > max(FEW_REQUESTS, settings.limits.output_tokens_share * asked):
         found.append(f"foreign-requests: somebody else sent {foreign} requests to the {name} while it was measured")
@@ -97,6 +104,13 @@ def _between(pair: Paired, settings: ThroughputSettings) -> list[str]:
                 f"and {other.output_tokens:,} in the candidate"
             )
             break
+    shares = [[p.prefix_cache_hit_rate for p in side if p.prefix_cache_hit_rate is not None] for _name, side in pair.sides]
+    cold = all(max(each, default=0.0) <= settings.limits.prefix_cache_hit_rate for each in shares)
+    if cold and all(shares) and abs(fmean(shares[0]) - fmean(shares[1])) > settings.limits.prefix_cache_difference:
+        found.append(
+            f"cache-differs: the baseline took {fmean(shares[0]):.1%} of its prompts from the prefix cache, the candidate "
+            f"{fmean(shares[1]):.1%}"
+        )
     tools = [{point.command[0] for point in side if point.command} for _name, side in pair.sides]
     if tools[0] and tools[1] and tools[0] != tools[1]:
         found.append(f"other-tool: the arms were loaded by two tools, {', '.join(sorted(tools[0] | tools[1]))}")
