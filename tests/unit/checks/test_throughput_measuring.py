@@ -108,6 +108,26 @@ def test_loads_draw_other_prompts_and_arms_the_same() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ThroughputSettings(),
+        ThroughputSettings(windows=1),
+        ThroughputSettings(concurrency=(1, 8, 32), windows=2),
+        ThroughputSettings(windows=4, interleave=True),
+        ThroughputSettings(windows=1, interleave=True),
+    ],
+)
+def test_a_window_that_was_planned_and_is_gone_is_told(settings: ThroughputSettings) -> None:
+    """Removed from both arms it pairs perfectly, so only the plan's steps can tell."""
+    measured, _ = whole(settings)
+    steps = tuple(range(settings.steps))
+    assert measured.gaps(steps, 2, None) == ()
+    for left_out in measured.points:
+        rest = measured.model_copy(update={"points": tuple(point for point in measured.points if point != left_out)})
+        assert rest.gaps(steps, 2, None), left_out.id
+
+
 def test_what_was_not_observed_has_a_reason() -> None:
     point = run(ThroughputSettings(), 0)[0].points[0]
     assert point.foreign_processes is None

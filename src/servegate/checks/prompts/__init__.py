@@ -2,7 +2,8 @@
 
 `inputs` reads the prompt file, `passes` says what each step asks, `measure` asks, `pairing` finds what may be compared,
 `classes` and `divergence` say what happened to one pair, `tally` and `items` what happened to one prompt over all rounds,
-`sampled` and `batching` what the passes beside the rounds say, `judge` what it means, `present` and `reading` show it.
+`sampled` and `batching` what the passes beside the rounds say; `judge` says what it means, with the rules of contracts and of
+broken answers in `contract_rules` and `defect_rules`; `present` and `reading` show it.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from servegate.checks.answers import UNANSWERED
 from servegate.checks.contract import Evidence
 from servegate.checks.prompts import asking, sampled
+from servegate.checks.prompts import contract_rules as contracts
+from servegate.checks.prompts import defect_rules as defects
 from servegate.checks.prompts.classes import EMPTY_REASONS
 from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.findings import (
@@ -19,28 +21,17 @@ from servegate.checks.prompts.findings import (
     MOST_EVIDENCE,
     NAMED,
     any_status,
-    bounded,
     counted_as,
     found,
-    in_state,
     listed,
     named,
     refs,
-    rose,
 )
 from servegate.checks.prompts.records import PromptsMeasurement
 from servegate.checks.prompts.settings import Limits, PromptsSettings
-from servegate.checks.prompts.tally import ContractState, drop_of, kept_of
 from servegate.domain.evidence import NotMeasured
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
-from servegate.stats.intervals import questions_needed
-from servegate.stats.paired import mcnemar_one_sided
-from servegate.stats.pooled import stratified_one_sided
 
-DEGENERATE = "degenerate"
-LOST_PROMPTS_P, LOST_ROUNDS_P = 0.05, 0.01
-"""Chances at which contracts that were kept less often ask for a person. Rounds of one prompt may be copies, so less is
-believed of them; prompts are independent. Of harmless changes at most .05 + .01 are asked about."""
 FAILURES = tuple(sorted(UNANSWERED))
 
 Rule = Callable[[Comparison, Limits], Finding | None]
@@ -68,7 +59,7 @@ def stop(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -> F
         (
             one
             for one in judge(comparison, settings)
-            if one.severity is Severity.FAIL and one.code == f"{CHECK}/{DEGENERATE}-increase"
+            if one.severity is Severity.FAIL and one.code == f"{CHECK}/{defects.DEGENERATE}-increase"
         ),
         None,
     )
@@ -138,41 +129,6 @@ def _empty(comparison: Comparison, _limits: Limits) -> Finding | None:
     return found("empty-answers", Severity.REVIEW, message, refs(items))
 
 
-def _contract_broken(comparison: Comparison, limits: Limits) -> Finding | None:
-    items = in_state(comparison, ContractState.CONFIRMED)
-    if len(items) <= limits.contract_breaks:
-        return None
-    message = (
-        f"{counted_as(items, 'contract')} kept in every baseline round and broken in every candidate round: {named(items)}"
-    )
-    return found(
-        "contract-broken",
-        Severity.FAIL,
-        message,
-        refs(items),
-        rule="confirmed contract breaks",
-        value=float(len(items)),
-        operator=">",
-        limit=float(limits.contract_breaks),
-    )
-
-
-def _contract_unstable(comparison: Comparison, _limits: Limits) -> Finding | None:
-    items = in_state(comparison, ContractState.UNSTABLE)
-    if not items:
-        return None
-    message = f"{counted_as(items, 'contract')} kept by the baseline and not reliably by the candidate: {named(items)}"
-    return found("contract-unstable", Severity.REVIEW, message, refs(items))
-
-
-def _contract_not_judged(comparison: Comparison, _limits: Limits) -> Finding | None:
-    items = in_state(comparison, ContractState.NOT_JUDGED)
-    if not items:
-        return None
-    message = f"{counted_as(items, 'contract')} could not be judged in both arms (cut or failed): {named(items)}"
-    return found("contract-not-judged", Severity.REVIEW, message, refs(items))
-
-
 def _baseline_unsound(comparison: Comparison, limits: Limits) -> Finding | None:
     """A baseline that keeps few of its contracts, or mostly hits the limit, would hide what the candidate breaks."""
     tallies = [item["contract"]["baseline"] for item in comparison.items if item["contract"]]
@@ -195,86 +151,6 @@ def _baseline_unsound(comparison: Comparison, limits: Limits) -> Finding | None:
         value=min(low.values()),
         operator="<",
         limit=limits.baseline_sound_share,
-    )
-
-
-def _degenerate_increase(comparison: Comparison, limits: Limits) -> Finding | None:
-    return _increase(comparison, DEGENERATE, "degenerate answers", limits.degenerate_increase_points, fails=True)
-
-
-def _cap_hit_increase(comparison: Comparison, limits: Limits) -> Finding | None:
-    return _increase(comparison, "cap_hits", "answers that hit max_tokens", limits.cap_hit_increase_points, fails=False)
-
-
-def _increase(comparison: Comparison, name: str, what: str, limit: float, *, fails: bool) -> Finding | None:
-    """FAIL when the increase is over the limit at 99 %; REVIEW when one is seen and not shown to be under it at 95 %."""
-    estimate, strict = (comparison.estimates.get(f"{name}_increase{suffix}") for suffix in ("", "_99"))
-    if estimate is None or strict is None or estimate.value <= 0:
-        return None
-    items = [item for item in comparison.items if rose(item[name])]
-    code = f"{name.replace('_', '-').removesuffix('s')}-increase"
-    seen = f"{what}: {estimate.value:+.1f} points over {estimate.n} prompts ({named(items)})"
-    if fails and strict.low is not None and strict.low > limit:
-        return bounded(code, Severity.FAIL, f"more {seen}", items, "lower 99 % of the increase", strict.low, ">", limit)
-    if estimate.high is not None and estimate.high >= limit:
-        what_for = f"more {seen}; not shown to stay under {limit:g} points"
-        return bounded(code, Severity.REVIEW, what_for, items, "upper 95 % of the increase", estimate.high, ">=", limit)
-    return None
-
-
-def _unseen(comparison: Comparison, limits: Limits) -> Finding | None:
-    """None seen among n prompts is not none: what n can not rule out stays possible."""
-    names = {"degenerate": "degenerate answers", "cap_hits": "cap hits"}
-    found_for = {name: comparison.estimates.get(f"{name}_increase") for name in names}
-    if all(estimate is not None and estimate.value > 0 for estimate in found_for.values()):
-        return None  # each is told by its own rule
-    limit = limits.unseen_increase_points
-    bounds = {
-        name: 100.0 if estimate is None or estimate.high is None else estimate.high
-        for name, estimate in found_for.items()
-        if estimate is None or estimate.value <= 0
-    }
-    open_ = {name: high for name, high in bounds.items() if high >= limit}
-    if not open_:
-        return None
-    most = max(open_.values())
-    what = " and ".join(names[name] for name in open_)
-    needed = questions_needed(limit / 100, 0.0, 0.05)
-    return found(
-        "increase-not-ruled-out",
-        Severity.REVIEW,
-        f"{what} did not increase, and {comparison.n} prompts leave up to {most:.1f} points possible; {needed} prompts without "
-        f"one rule out {limit:g} (or accept more: `limits.unseen_increase_points`)",
-        rule="upper 95 % of an increase that was not seen (points)",
-        value=most,
-        operator=">=",
-        limit=limit,
-    )
-
-
-def _contracts_lost(comparison: Comparison, _limits: Limits) -> Finding | None:
-    """A contract kept in half of the rounds and then never is noise by itself; many of them are a loss."""
-    items = [item for item in comparison.items if item["contract"]]
-    tables = {item["prompt_id"]: kept_of(item["contract"]) for item in items}
-    lost = [item for item in items if drop_of(tables[item["prompt_id"]]) > 0]
-    gained = sum(drop_of(table) < 0 for table in tables.values())
-    by_prompts = mcnemar_one_sided(len(lost), gained)
-    by_rounds = stratified_one_sided(tuple(tables.values()))
-    if by_prompts > LOST_PROMPTS_P and by_rounds > LOST_ROUNDS_P:
-        return None
-    rounds = [sum(getattr(table, name) for table in tables.values()) for name in ("baseline", "candidate")]
-    said = f"the candidate kept its contracts in {rounds[1]} rounds, the baseline in {rounds[0]}"
-    message = f"{said}: {len(lost)} prompts lost and {gained} gained, more than chance leaves: {named(lost)}"
-    prompts_decide = by_prompts <= LOST_PROMPTS_P
-    return found(
-        "contracts-lost",
-        Severity.REVIEW,
-        message,
-        refs(lost),
-        rule=f"one-sided exact p over {'prompts' if prompts_decide else 'rounds within prompts'}",
-        value=by_prompts if prompts_decide else by_rounds,
-        operator="<=",
-        limit=LOST_PROMPTS_P if prompts_decide else LOST_ROUNDS_P,
     )
 
 
@@ -340,8 +216,8 @@ def _accepted(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, _contract_broken,
-    _contract_unstable, _contracts_lost, _contract_not_judged, _degenerate_increase, _cap_hit_increase, _unseen,
+    _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, contracts.broken,
+    contracts.unstable, contracts.lost, contracts.not_judged, defects.degenerate, defects.cap_hits, defects.unseen,
     _length_ratio, _unread, _accepted, sampled.lost_evidence, sampled.worse,
     asking.template_differs, asking.parser_past, asking.reasoning_moved, asking.toggles, asking.cached_tokens, asking.stop_ids,
 )  # fmt: skip

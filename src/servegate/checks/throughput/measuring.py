@@ -56,7 +56,8 @@ def _measured(
         _point(window, spec, shape, block=step if settings.interleave else index, position=position)
         for index, window in enumerate(load.windows)
     )
-    return ThroughputMeasurement(points=points, columns=load.columns)
+    planned = tuple(each.windows for each in settings.shapes())
+    return ThroughputMeasurement(points=points, planned=planned, in_turn=settings.interleave, columns=load.columns)
 
 
 def _point(window: LoadResult, spec: LoadSpec, shape: LoadShape, *, block: int, position: int) -> LoadPoint:

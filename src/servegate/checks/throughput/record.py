@@ -39,15 +39,20 @@ class ThroughputMeasurement(Measurement):
     SAMPLES: ClassVar[tuple[str, ...]] = ("points",)
 
     points: tuple[LoadPoint, ...]
+    planned: tuple[int, ...] = ()
+    """Windows of each load, by its `position`; empty in old records, in which a step is one window of every load."""
+    in_turn: bool = False
+    """Whether the arms took turns, so that a step is one window (`block`) of every load; else it is one load with all its."""
 
     def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
-        """Return which windows are not held: each planned block has one at every concurrency."""
-        concurrencies = sorted({point.concurrency for point in self.points})
+        """Return which planned windows are not held."""
+        if self.planned:
+            loads = enumerate(self.planned)
+            expected = [(load, block) for load, windows in loads for block in (steps if self.in_turn else range(windows))]
+            return absent("planned windows of load", expected, ((point.position, point.block) for point in self.points))
+        held = [(point.concurrency, point.block) for point in self.points]
+        concurrencies = sorted({concurrency for concurrency, _ in held})
         return (
-            *absent("planned blocks of load", steps, (point.block for point in self.points)),
-            *absent(
-                "planned windows of load",
-                [(concurrency, step) for step in steps for concurrency in concurrencies],
-                [(point.concurrency, point.block) for point in self.points],
-            ),
+            *absent("planned blocks of load", steps, (block for _, block in held)),
+            *absent("planned windows of load", [(one, step) for step in steps for one in concurrencies], held),
         )

@@ -31,7 +31,7 @@ class Limits(Settings):
     """Arms whose shares of prompts from the prefix cache differ by more are not comparable."""
     window_cv: float = Field(default=0.10, gt=0, le=1)
     """A load whose speed varies more from window to window (standard deviation over mean) proves nothing: what moves it
-    within a start moves it between starts too. Seen on an H200: two starts of one config (135M model, eager, short of CPU) differed
+    within a start moves it between starts too. Seen on an H200: two starts of one config (135M model, short of CPU) differed
     by 16 % at 15 and 19 %; an 8B shape stays at 0.4 to 1.4 %."""
     clock_share: float = Field(default=0.05, ge=0, le=1)
     """Arms whose cards ran at clocks that differ by a larger share, with no power cap to explain it, are not comparable."""
