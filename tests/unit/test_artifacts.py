@@ -9,14 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servegate.artifacts import RunDirectory, boot_id, dump, load
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison
 from servegate.domain.plan import fingerprint_of
-from servegate.domain.records import Record
+from servegate.domain.records import Json, Record
 from servegate.errors import RunDirectoryError, StorageError
 from tests.unit.samples import engine_facts, plan
+
+TEXTS = st.text(st.characters(exclude_categories=())) | st.sampled_from(("\ud83d", '"\\u', "\x00\u2028", "</script>"))
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    max_leaves=20,
+)
 
 
 class Answer(Record):
@@ -54,6 +63,19 @@ def test_json_is_ascii_sorted_and_ends_with_one_newline(run: RunDirectory) -> No
     assert raw.isascii()
     assert raw.endswith(b"}\n")
     assert list(json.loads(raw)) == sorted(json.loads(raw))
+
+
+@given(JSON_VALUES)
+def test_json_has_the_bytes_of_the_standard_library(value: Json) -> None:
+    """Lone surrogates are among the texts: they take another way to the same bytes."""
+    assert dump(value) == (json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1) + "\n").encode()
+
+
+def test_json_that_nests_deeply_has_the_same_bytes() -> None:
+    value: Json = [{}, [], ""]
+    for _ in range(400):
+        value = {"a": [value]}
+    assert dump(value) == (json.dumps(value, indent=1) + "\n").encode()
 
 
 def test_a_partial_measurement_keeps_its_reason(run: RunDirectory) -> None:

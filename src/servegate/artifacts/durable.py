@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import numpy as np
 
 from servegate.domain.evidence import Columns
@@ -62,7 +63,11 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
 def dump(value: Json) -> bytes:
     """Return strict JSON: ASCII, sorted keys, no NaN or Infinity, one final newline."""
-    return (json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1) + "\n").encode("ascii")
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    try:  # to the same bytes as `indent=1`, for which the standard library leaves its C encoder
+        return msgspec.json.format(text, indent=1) + b"\n"
+    except (msgspec.DecodeError, RecursionError):  # a lone surrogate, which msgspec refuses
+        return (json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1) + "\n").encode("ascii")
 
 
 def load(path: Path) -> Json:

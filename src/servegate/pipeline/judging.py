@@ -20,7 +20,6 @@ from servegate.domain.records import Json
 from servegate.errors import RunDirectoryError
 from servegate.ledger import Ledger, applied
 from servegate.ledger import parse as parse_ledger
-from servegate.report import render
 
 
 def compare(run: RunDirectory, ledger: Ledger | None = None) -> Verdict:
@@ -62,6 +61,8 @@ def rejudged(run: RunDirectory) -> Verdict:
 
 def report(run: RunDirectory) -> dict[str, bytes]:
     """Render the report of a judged run and write it under `report/`; returns the files."""
+    from servegate.report import render  # its libraries take a second to import, and judging needs none of them
+
     run.ensure_untouched()
     plan = run.read_plan()
     verdict = run.read_verdict()

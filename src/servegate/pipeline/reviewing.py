@@ -21,7 +21,6 @@ from servegate.errors import UsageError
 from servegate.ledger import ACCEPTABLE_CLASS, Entry
 from servegate.ledger import parse as parse_ledger
 from servegate.pipeline.judging import arms_of, evidence_of
-from servegate.report import reading_page
 
 ACCEPTING = ("same", "wording", "minor")
 REFUSING = ("ambiguous", "fact-flip")
@@ -36,6 +35,8 @@ HEAD = """\
 
 def review(run: RunDirectory) -> tuple[dict[str, bytes], int]:
     """Return the files for a reader (name -> bytes) and how many changes they hold; the run was compared before."""
+    from servegate.report import reading_page  # see `judging.report`
+
     plan, comparison = run.read_plan(), _compared(run)
     items = unread_items(comparison)
     evidence = evidence_of(run, plan, CHECK, arms_of(run, plan))

@@ -17,6 +17,7 @@ from servegate.domain.workload import SAMPLING, Completion, CompletionRequest
 from servegate.http import Reply
 from servegate.probes.event_stream import BrokenStreamError, is_stream, streamed
 from servegate.probes.reply_parts import (
+    TOKEN_ID,
     UnusableReplyError,
     document_of,
     failed,
@@ -24,9 +25,9 @@ from servegate.probes.reply_parts import (
     ids_of,
     number_of,
     only_choice,
-    ranked_of,
     reasoning_of,
     status_of,
+    tops_of,
     usage_of,
 )
 
@@ -157,14 +158,11 @@ def _logprobs(
         raise UnusableReplyError("logprobs lack tokens, token_logprobs or top_logprobs")
     if not len(tokens) == len(chosen) == len(tops) == len(token_ids):
         raise UnusableReplyError(f"{len(token_ids)} tokens came with {len(tokens)}/{len(chosen)}/{len(tops)} logprobs")
-    if tuple(map(id_of, tokens)) != token_ids:
+    written = [f"{TOKEN_ID}{token}" for token in token_ids]
+    if tokens != written and tuple(map(id_of, tokens)) != token_ids:
         raise UnusableReplyError("the logprobs belong to other tokens than token_ids")
-    ranked = [ranked_of(top.items() if isinstance(top, dict) else (), k) for top in tops]
-    return (
-        tuple(map(number_of, chosen)),
-        tuple(tuple([token for _, token in row]) for row in ranked),
-        tuple(tuple([-value for value, _ in row]) for row in ranked),
-    )
+    top_ids, top_logprobs = tops_of(tops, k)
+    return tuple(map(number_of, chosen)), top_ids, top_logprobs
 
 
 def _other_prompt(seen: Json, sent: tuple[int, ...]) -> str:

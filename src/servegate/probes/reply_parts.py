@@ -6,8 +6,12 @@ token, an error with status 200. Nothing is filled in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
+
+import msgspec
+import numpy as np
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
@@ -129,6 +133,40 @@ def ranked_of(stated: Iterable[tuple[Json, Json]], k: int) -> list[tuple[float, 
     return known[:k]
 
 
+def tops_of(stated: Sequence[Json], k: int) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[float, ...], ...]]:
+    """Return, of each of `stated` (token -> logprob), the `k` likeliest ids and their logprobs, as `ranked_of` orders them."""
+    sorted_at_once = _sorted_at_once(stated, k)
+    if sorted_at_once is not None:
+        return sorted_at_once
+    ranked = [ranked_of(top.items() if isinstance(top, dict) else (), k) for top in stated]
+    return tuple(tuple([token for _, token in row]) for row in ranked), tuple(
+        tuple([-value for value, _ in row]) for row in ranked
+    )
+
+
+def _sorted_at_once(stated: Sequence[Json], k: int) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[float, ...], ...]] | None:
+    """Sort all rows in one go; None where a row has fewer than `k` entries or a logprob that is missing or no float."""
+    if not stated or {*map(type, stated)} != {dict}:
+        return None
+    widths = np.fromiter(map(len, stated), dtype=np.int64, count=len(stated))
+    flat = [value for row in stated for value in row.values()]
+    tokens = _ids_at_once(list(chain.from_iterable(stated)))
+    if widths.min() < k or {*map(type, flat)} != {float} or tokens is None:
+        return None
+    shape = len(stated), int(widths.max())
+    there = np.arange(shape[1]) < widths[:, None]
+    ids, negated = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf)
+    ids[there] = tokens
+    negated[there] = np.negative(flat)
+    if not np.all(negated[there] < -CLAMPED):
+        return None
+    rows, likeliest = np.arange(shape[0])[:, None], np.lexsort((ids, negated))[:, :k]
+    return (
+        tuple(map(tuple, ids[rows, likeliest].tolist())),
+        tuple(map(tuple, (-negated[rows, likeliest]).tolist())),
+    )
+
+
 def id_of(token: Json) -> int:
     """Return the id of a token that is written as `token_id:N`. Raises UnusableReplyError."""
     if isinstance(token, str) and token.startswith(TOKEN_ID):
@@ -136,6 +174,22 @@ def id_of(token: Json) -> int:
         if digits.isascii() and digits.isdigit() and len(digits) <= 10:
             return int(digits)
     raise UnusableReplyError(f"a logprob is keyed by {token!r}, not by token id")
+
+
+def _ids_at_once(tokens: list[str]) -> list[int] | None:
+    """Return what `id_of` gives for each token; None where one of them is for `id_of` to look at."""
+    lines = "\n" + "\n".join(tokens)
+    if not lines.count("\n") == lines.count(f"\n{TOKEN_ID}") == len(tokens):
+        return None
+    numbers = lines.replace(f"\n{TOKEN_ID}", ",")
+    digits = numbers.replace(",", "")
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    try:
+        found = msgspec.json.decode(f"[{numbers[1:]}]", type=list[int])
+    except msgspec.DecodeError:  # no digits, or zeros before them
+        return None
+    return found if len(found) == len(tokens) and max(found) < 10**10 else None
 
 
 def number_of(value: Json) -> float | None:

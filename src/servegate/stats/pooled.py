@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import hypergeom, norm
+from scipy.special import ndtr
 
 MOST_EXACT = 400
 """Tables that are convolved exactly; with more the sum is normal for every purpose here."""
@@ -50,9 +50,22 @@ def stratified_one_sided(tables: Sequence[Kept]) -> float:
     seen = sum(each[3] for each in informative)
     if len(informative) > MOST_EXACT:
         mean = sum(draws * total / rounds for rounds, total, draws, _ in informative)
-        variance = sum(float(hypergeom(rounds, total, draws).var()) for rounds, total, draws, _ in informative)
-        return float(norm.cdf((seen + 0.5 - mean) / math.sqrt(variance)))
+        variance = sum(_variance(rounds, total, draws) for rounds, total, draws, _ in informative)
+        return float(ndtr((seen + 0.5 - mean) / math.sqrt(variance)))
     mass = np.ones(1)
     for rounds, total, draws, _ in informative:
-        mass = np.convolve(mass, hypergeom(rounds, total, draws).pmf(np.arange(min(total, draws) + 1)))
+        mass = np.convolve(mass, _mass(rounds, total, draws))
     return min(1.0, float(mass[: seen + 1].sum()))
+
+
+def _mass(rounds: int, total: int, draws: int) -> list[float]:
+    """Return P(0), P(1), ... of the rounds kept among `draws` out of `rounds`, of which `total` are kept (hypergeometric).
+
+    Whole numbers up to the last division, so each is the nearest float; `scipy.stats` takes half a second to import.
+    """
+    ways = math.comb(rounds, draws)
+    return [math.comb(total, kept) * math.comb(rounds - total, draws - kept) / ways for kept in range(min(total, draws) + 1)]
+
+
+def _variance(rounds: int, total: int, draws: int) -> float:
+    return draws * total * (rounds - total) * (rounds - draws) / (rounds * rounds * (rounds - 1))

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import Completion, CompletionRequest
 from servegate.http import Reply
 from servegate.probes.completion_replies import completion, payload
+from servegate.probes.reply_parts import UnusableReplyError, ranked_of, tops_of
 from tests.fakes.completions_server import answer
 
 REQUEST = CompletionRequest(id="p1", token_ids=(1, 9690, 198, 2683), max_tokens=4, top_logprobs=3)
@@ -162,3 +165,26 @@ def test_a_megabyte_of_hostile_error_becomes_one_short_line() -> None:
     assert result.error is not None
     assert len(result.error) <= 300
     assert result.error.isprintable()
+
+
+WRITTEN = st.integers(0, 30).map("token_id:{}".format)
+HOSTILE = st.sampled_from(
+    ("token_id:07", "7", "token_id:", "token_id:-1", "token_id:5,6", "token_id:5\n", "token_id:5\ntoken_id:6", "token_id: 5",
+     "5token_id:", "token_id:token_id:5", "token_id:5.0", "token_id:\u0665", "token_id:9999999999", "token_id:99999999999")
+)  # fmt: skip
+USUAL = st.floats(-30.0, 0.0) | st.sampled_from((-0.0, 0.0, -1.5))
+ODD = st.sampled_from((None, -9999.0, -9990.0, -3, True, "-1", float("nan")))
+ROWS = st.dictionaries(WRITTEN, USUAL, min_size=3, max_size=7) | st.dictionaries(WRITTEN | HOSTILE, USUAL | ODD, max_size=4)
+
+
+@given(st.lists(ROWS | st.none(), max_size=6), st.integers(1, 4))
+def test_rows_that_are_sorted_at_once_are_sorted_as_one_by_one(rows: list[Any], k: int) -> None:
+    try:
+        ranked = [ranked_of(row.items() if row else (), k) for row in rows]
+    except UnusableReplyError:
+        with pytest.raises(UnusableReplyError):
+            tops_of(rows, k)
+        return
+    ids, logprobs = tops_of(rows, k)
+    assert ids == tuple(tuple(token for _, token in row) for row in ranked)
+    assert repr(logprobs) == repr(tuple(tuple(-value for value, _ in row) for row in ranked))

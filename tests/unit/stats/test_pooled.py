@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from scipy.stats import fisher_exact
+from scipy.stats import fisher_exact, hypergeom
 
-from servegate.stats.pooled import MOST_EXACT, Kept, stratified_one_sided
+from servegate.stats.pooled import MOST_EXACT, Kept, _mass, _variance, stratified_one_sided
 
 
 @pytest.mark.parametrize("table", [Kept(4, 4, 0, 4), Kept(2, 4, 0, 4), Kept(3, 4, 1, 2), Kept(1, 4, 3, 4)])
@@ -25,6 +25,13 @@ def test_several_tables_by_counting_every_way_to_deal_the_rounds() -> None:
     other = [sum(i < 3 for i in dealt) for dealt in combinations(range(4), 2)]
     low = sum(a + b <= 1 for a in ways for b in other)
     assert stratified_one_sided(tables) == pytest.approx(low / (len(ways) * len(other)))
+
+
+def test_the_mass_of_one_table_is_scipys_hypergeometric() -> None:
+    for rounds, total, draws in [(8, 3, 4), (8, 7, 4), (12, 5, 2), (16, 8, 8), (40, 39, 13)]:
+        expected = hypergeom(rounds, total, draws)
+        assert _mass(rounds, total, draws) == pytest.approx(expected.pmf(range(min(total, draws) + 1)), abs=1e-12)
+        assert _variance(rounds, total, draws) == pytest.approx(expected.var())
 
 
 def test_what_is_no_evidence_is_left_out() -> None:
