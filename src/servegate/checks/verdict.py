@@ -6,6 +6,7 @@ gate is PASS when every required check is, and the arms themselves raise no doub
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -153,8 +154,9 @@ def _scope(arms: Arms, results: Mapping[str, Judged]) -> Scope:
     kernels = [kernel.kernel for item in facts if item.role == Role.CANDIDATE for kernel in item.kernels]
     gpu = driver = "unknown"
     if manifest is not None:
-        names = [item.name for item in manifest.gpus]
-        gpu = ", ".join(names) if names else f"no GPU ({manifest.cpu})"
+        names = Counter(item.name for item in manifest.gpus)
+        several = [name if count == 1 else f"{count} x {name}" for name, count in names.items()]
+        gpu = ", ".join(several) if several else f"no GPU ({manifest.cpu})"
         driver = manifest.driver or "none"
     return Scope(
         gpu=gpu,

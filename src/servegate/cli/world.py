@@ -145,4 +145,14 @@ def _manifest(arm: Arm, facts: EngineFacts, guard: CardGuard) -> Manifest:
     environment = {**manifest.environment, **allowed({**facts.added_environment, **fallback})}
     served = served_files(arm, engine_environment(os.environ, arm.environment))
     fields = {"card_guard": held, "card_guard_reason": reason, "environment": environment, "model": served}
-    return manifest.model_copy(update=fields)
+    used = _used(arm, guard)
+    cards = tuple(card for card in manifest.gpus if card.uuid in used)
+    return manifest.model_copy(update={**fields, "gpus": cards or manifest.gpus})
+
+
+def _used(arm: Arm, guard: CardGuard) -> frozenset[str]:
+    """Return the uuids of the cards that an arm is served on: a verdict holds for those, not for all of the machine's."""
+    try:
+        return frozenset(card.uuid for card in guard.cards((arm,)))
+    except RunnerError:
+        return frozenset()

@@ -226,6 +226,8 @@ def test_the_scope_names_card_driver_engine_and_kernels() -> None:
     both = manifest(gpus=(gpu(),), driver="580.1")
     scope = verdict(result(), manifests=(both, both), version="0.33.0").scope
     assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "vLLM 0.32.0 -> 0.33.0")
+    two = manifest(gpus=(gpu(), gpu()), driver="580.1")
+    assert verdict(result(), manifests=(two, two)).scope.gpu == "2 x H200"
 
 
 FAILED = Diagnosis(code="no_kernel", exception="RuntimeError: no kernel", line=3)
