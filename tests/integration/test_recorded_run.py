@@ -10,9 +10,12 @@ import pytest
 
 from servegate import pipeline
 from servegate.artifacts import RunDirectory
-from servegate.domain.judgement import Outcome
+from servegate.checks.throughput.record import ThroughputMeasurement
+from servegate.domain.judgement import Comparison, Outcome
 
 RECORDED = Path(__file__).resolve().parents[2] / "examples/recorded-run"
+ON_A_CARD = RECORDED.with_name("recorded-h200")
+"""The shape of an 8B model, BF16 -> FP8, speed and capacity alone."""
 
 
 @pytest.fixture
@@ -44,8 +47,9 @@ def test_its_evidence_gives_the_same_bytes_twice(run: RunDirectory) -> None:
     assert products() == first
 
 
-def test_it_names_no_machine() -> None:
-    for path in RECORDED.rglob("*"):
+@pytest.mark.parametrize("recorded", [RECORDED, ON_A_CARD], ids=lambda path: path.name)
+def test_it_names_no_machine(recorded: Path) -> None:
+    for path in recorded.rglob("*"):
         if path.is_file() and path.suffix != ".npz":
             text = path.read_text(errors="replace")
             assert "/root" not in text, path
@@ -57,3 +61,21 @@ def test_what_the_engines_were_asked_for_and_did_is_on_record(run: RunDirectory)
     assert facts.quantization.requested == "fp8_per_channel"
     assert facts.quantized_layers == 120
     assert json.loads((run.root / "run.json").read_text())["status"] == "complete"
+
+
+def test_speed_and_energy_of_a_real_card_are_read_as_they_were(tmp_path: Path) -> None:
+    shutil.copytree(ON_A_CARD, tmp_path / "run", ignore=shutil.ignore_patterns("report", "comparisons", "verdict.json"))
+    run = RunDirectory.open(tmp_path / "run")
+    verdict = pipeline.compare(run)
+    assert verdict.outcome is Outcome.REVIEW, "no answer was asked for: the weights are noise"
+    assert verdict.checks["throughput"].outcome is Outcome.PASS
+    comparison = run.read_comparison("throughput")
+    assert isinstance(comparison, Comparison)
+    assert comparison.estimates["judged_ratio"].value == pytest.approx(1.232, abs=5e-4)
+    used = {}
+    for arm in ("baseline", "candidate"):
+        measured = run.read_measurement(arm, "throughput", ThroughputMeasurement)
+        assert isinstance(measured, ThroughputMeasurement)
+        points = [point for point in measured.points if point.concurrency == 32]
+        used[arm] = 1000 * sum(point.energy_joules or 0 for point in points) / sum(point.output_tokens for point in points)
+    assert used == pytest.approx({"baseline": 173.9, "candidate": 121.8}, abs=0.05), "joules per 1,000 tokens"
