@@ -136,7 +136,8 @@ def test_judging_and_reporting_again_gives_the_same_bytes(run: Path) -> None:
     before = products()
     assert servegate("compare", str(run)).returncode in {1, 3}
     assert servegate("report", str(run)).returncode == 0
-    assert products() == before
+    after = products()
+    assert [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)] == []
     assert servegate("verify", str(run)).returncode == 0
 
 
