@@ -284,10 +284,10 @@ THETA = {"rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"}}
 @pytest.mark.parametrize(
     ("baseline", "candidate", "said"),
     [
-        (THETA, {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}, "rope settings"),
-        ({"rope_theta": 1e4}, {"rope_theta": 1e4, "rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope settings"),
-        ({"text_config": {"rope_theta": 1e4}}, {"text_config": {"rope_theta": 1e6}}, "rope settings"),
-        ({}, {"sliding_window": 512, "layer_types": ["sliding_attention"] * 2}, "attention windows"),
+        (THETA, {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}, "rope setting"),
+        ({"rope_theta": 1e4}, {"rope_theta": 1e4, "rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope setting"),
+        ({"text_config": {"rope_theta": 1e4}}, {"text_config": {"rope_theta": 1e6}}, "rope setting"),
+        ({}, {"sliding_window": 512, "layer_types": ["sliding_attention"] * 2}, "attention window"),
         ({"max_position_embeddings": 8192}, {"max_position_embeddings": 2048}, "max_position_embeddings"),
     ],
 )

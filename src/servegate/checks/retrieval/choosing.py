@@ -101,8 +101,8 @@ def _positions(config: Json) -> Json:
 
 
 PARTS: Mapping[str, Callable[[Json], Json]] = {
-    "rope settings": _rope,
-    "attention windows": _windows,
+    "rope setting": _rope,
+    "attention window": _windows,
     "max_position_embeddings": _positions,
 }
 """What two checkpoints can differ in that short prompts do not show, in the words of a note -> how it is read."""
