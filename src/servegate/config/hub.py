@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from servegate.engines.compile_cache import cache_directory
 from servegate.errors import UsageError
 
 HUB = "hub:"
@@ -43,7 +44,7 @@ KNOWN: Mapping[str, Archive] = {
 def from_hub(name: str, environment: Mapping[str, str] = os.environ) -> bytes:
     """Return a file of the hub, from the cache when it is there.
 
-    `HF_ENDPOINT` names another hub, `HF_HUB_OFFLINE=1` forbids asking it, `XDG_CACHE_HOME` moves the cache.
+    `HF_ENDPOINT` names another hub, `HF_HUB_OFFLINE=1` forbids asking it, `SERVEGATE_CACHE_DIR` moves the cache.
 
     Raises:
         UsageError: no such name, offline, not to be had, or not what it should be; says how to do without.
@@ -51,7 +52,7 @@ def from_hub(name: str, environment: Mapping[str, str] = os.environ) -> bytes:
     archive = KNOWN.get(name)
     if archive is None:
         raise UsageError(f"{name} is not known", advice=f"Known: {', '.join(KNOWN)}. A path names a file of your own.")
-    kept = _cache(environment) / name.replace(":", "-")
+    kept = cache_directory(environment) / "hub" / name.replace(":", "-")
     if kept.is_file():
         return kept.read_bytes()
     own = f"Name a UTF-8 text of your own instead (logprobs.corpus.file), or put {archive.member} of that archive at {kept}."
@@ -65,11 +66,6 @@ def from_hub(name: str, environment: Mapping[str, str] = os.environ) -> bytes:
         raise UsageError(f"{name} could not be fetched from {url}: {reason}", advice=own) from None
     _keep(kept, content)
     return content
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    home = environment.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path(environment.get("HOME", "~")).expanduser() / ".cache") / "servegate" / "hub"
 
 
 def _downloaded(url: str) -> bytes:

@@ -21,11 +21,15 @@ HOME = "SERVEGATE_CACHE_DIR"
 """Where servegate keeps what it may lose; XDG_CACHE_HOME/servegate (or ~/.cache/servegate) by default."""
 
 
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Return where servegate keeps what it may lose."""
+    named = environment.get(HOME)
+    return Path(named) if named else Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "servegate"
+
+
 def home(environment: Mapping[str, str]) -> Path:
     """Return the directory of all compile caches."""
-    named = environment.get(HOME)
-    base = Path(named) if named else Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "servegate"
-    return base / "compiled"
+    return cache_directory(environment) / "compiled"
 
 
 def key_of(arm: Arm, executable: str, cards: Sequence[str]) -> str:

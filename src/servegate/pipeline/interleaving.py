@@ -17,7 +17,7 @@ from servegate.errors import EngineError, MeasurementError
 from servegate.ports import SleepingSession
 
 if TYPE_CHECKING:
-    from servegate.pipeline.measuring import ArmRun
+    from servegate.pipeline.arm_run import ArmRun
 
 NOT_SOLO = "not read: the engine started while another one slept on the card, which is no solo start"
 
