@@ -16,8 +16,10 @@ from servegate.domain.judgement import Estimate, Finding, Severity
 
 OPEN = "prompts/increase-not-ruled-out"
 """Code of a finding that says: no increase of broken answers was seen, and so few answers rule out little."""
-ANSWER = "unsound_increase"
-"""Estimate (points) of the increase of answers that were cut, empty, looping or soup, over another check's answers."""
+ANSWERS = ("degenerate_increase", "cut_increase", "lost_increase")
+"""Estimates (points) of another check: the increase of loops and soup, of answers that were cut, of those that never came.
+Each is held to the limit by itself: together, loops in place of answers that were merely long would be no change."""
+VOID = (Severity.ERROR, Severity.NOT_COMPARABLE)
 
 
 def settled(results: Mapping[str, Judged]) -> dict[str, Judged]:
@@ -32,20 +34,22 @@ def _settle(item: Finding, own: str, results: Mapping[str, Judged]) -> Finding:
     if item.code != OPEN or item.severity is not Severity.REVIEW or item.limit is None:
         return item
     for name, other in results.items():
-        estimate = None if name == own else _answer(other)
-        if estimate is not None and estimate.high is not None and estimate.high < item.limit:
+        answers = () if name == own else _answers(other)
+        bounds = [each.high for each in answers if each.high is not None]
+        if answers and len(bounds) == len(answers) and max(bounds) < item.limit:
             said = (
-                f"{item.message.split(';')[0]}; {name} leaves at most {estimate.high:.2f} points over {estimate.n} questions, "
-                f"under the limit of {item.limit:g}"
+                f"{item.message.split(';')[0]}; {name} leaves at most {max(bounds):.2f} points over {answers[0].n} questions "
+                f"with answers long enough to tell, under the limit of {item.limit:g}"
             )
             return item.model_copy(update={"severity": Severity.INFO, "message": said})
     return item
 
 
-def _answer(result: Judged) -> Estimate | None:
-    """Return the estimate of a check that was measured in full: one that lost answers answers nothing."""
-    if isinstance(result.comparison, NotMeasured) or any(item.severity is Severity.ERROR for item in result.findings):
-        return None
+def _answers(result: Judged) -> tuple[Estimate, ...]:
+    """Return the estimates of a check that was measured in full: one that lost answers answers nothing."""
+    if isinstance(result.comparison, NotMeasured) or any(item.severity in VOID for item in result.findings):
+        return ()
     if any(item.code.rpartition("/")[2] in {"partial", "planned-missing"} for item in result.findings):
-        return None
-    return result.comparison.estimates.get(ANSWER)
+        return ()
+    found = [result.comparison.estimates.get(name) for name in ANSWERS]
+    return tuple(each for each in found if each is not None) if None not in found else ()

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.judging import judge
 from servegate.checks.accuracy.old_rule import within_old_rule
+from servegate.checks.accuracy.pairing import pair_arms
 from servegate.checks.accuracy.presenting import present
+from servegate.checks.accuracy.readings import Reading, drops
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings, Limits
 from servegate.domain.blocks import Facts, Fold, Pair, Section, Table
 from servegate.domain.evidence import EngineFacts, ItemStatus
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, outcome_of
-from tests.unit.checks.accuracy_samples import arm, evidence, flipped, merged, pattern, recorded, renamed, row, task
+from tests.unit.checks.accuracy_samples import FLEXIBLE, arm, evidence, flipped, merged, pattern, recorded, renamed, row, task
 from tests.unit.samples import engine_facts
+
+CUT = ItemStatus.TRUNCATED
 
 SETTINGS = AccuracySettings()
 
@@ -28,6 +34,24 @@ def judged(
     comparison = compare(evidence(baseline, candidate, facts), settings)
     assert isinstance(comparison, Comparison)
     return judge(comparison, settings)
+
+
+def as_cut(
+    whole: AccuracyMeasurement, scores: dict[int, float], statuses: dict[int, ItemStatus] | None = None
+) -> AccuracyMeasurement:
+    """Give some documents another score and say that their answers were cut (or what else became of them)."""
+    known = statuses or {}
+    return whole.model_copy(
+        update={
+            "rows": tuple(
+                one.model_copy(update={"score": scores[one.doc_id]}) if one.doc_id in scores else one for one in whole.rows
+            ),
+            "responses": tuple(
+                one.model_copy(update={"status": known.get(one.doc_id, CUT)}) if one.doc_id in scores else one
+                for one in whole.responses
+            ),
+        }
+    )
 
 
 def codes(findings: tuple[Finding, ...]) -> list[str]:
@@ -142,6 +166,34 @@ def test_answers_that_never_came_must_not_decide() -> None:
     findings = judged(two_rounds(scores), arm(scores, scores, lost=lost))
     assert codes(findings) == ["no-answer-decides", "no-answer-candidate"]
     assert outcome_of(findings) is Outcome.REVIEW
+
+
+@pytest.mark.parametrize("becomes", [CUT, ItemStatus.EMPTY, ItemStatus.FAILED])
+def test_answers_that_the_baseline_gave_before_it_was_cut_are_not_lost_unseen(becomes: ItemStatus) -> None:
+    """Cut in both arms, right in the baseline and wrong (or gone) in the candidate: no PASS, whatever came whole."""
+    scores = pattern(1319)
+    right = [doc for doc in range(500) if scores[doc]]
+    whole = arm(scores, scores)
+    baseline = as_cut(whole, {doc: scores[doc] for doc in range(500)})
+    worse = {doc: 0.0 if doc in right[:40] else scores[doc] for doc in range(500)}
+    found = judged(baseline, as_cut(whole, worse, dict.fromkeys(right[:40], becomes)))
+    assert outcome_of(found) is Outcome.REVIEW
+    assert "no-answer-decides" in codes(found)
+    found = judged(baseline, baseline)
+    assert outcome_of(found) is Outcome.PASS
+
+
+@given(
+    before=st.sampled_from(list(ItemStatus)), after=st.sampled_from(list(ItemStatus)),
+    scores=st.tuples(st.sampled_from((0.0, 0.4, 1.0)), st.sampled_from((0.0, 0.4, 1.0))),
+)  # fmt: skip
+def test_no_doubt_is_kinder_against_the_candidate_than_for_it(
+    before: ItemStatus, after: ItemStatus, scores: tuple[float, float]
+) -> None:
+    left, right = (as_cut(arm([score]), {0: score}, {0: status}) for score, status in zip(scores, (before, after), strict=True))
+    rounds = pair_arms(left, right)
+    against, held = (drops(rounds, {"gsm8k": FLEXIBLE}, reading) for reading in (Reading.AGAINST, Reading.FOR))
+    assert all(against[question] >= drop for question, drop in held.items())
 
 
 def test_few_answers_that_never_came_pass_both_ways() -> None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from servegate.checks.accuracy.contrast import Flips, Spread, TaskDrop
-from servegate.checks.accuracy.pairing import PairedRound, Question
+from servegate.checks.accuracy.pairing import Pair, PairedRound, Question
 from servegate.checks.accuracy.readings import Reading
 from servegate.domain.judgement import Estimate
 from servegate.stats.intervals import Mean, mean_of, smallest_detectable
 from servegate.stats.paired import tango_bounds
+from servegate.text.degenerate import LOOP_CHARACTERS
 
 PASS_ALPHA, FAIL_ALPHA = 0.05, 0.01
 """A PASS rests on the one-sided upper bound at 95 %, a FAIL on the one-sided lower bound at 99 %."""
@@ -40,9 +41,9 @@ def estimates(
         found["smallest_detectable_drop"] = _point(
             100 * smallest_detectable(mean.sd, mean.n), mean.n, "one-sided 5 %, power 80 %", planning
         )
-    unsound = _unsound_increase(rounds)
-    if unsound:
-        found["unsound_increase"] = _estimate(mean_of(unsound), PASS_ALPHA)
+    for name, increases in _increases(rounds).items():
+        if increases:
+            found[name] = _estimate(mean_of(increases), PASS_ALPHA)
     for name, scores in _scores(rounds, judged).items():
         if scores:
             mean = mean_of(scores)
@@ -81,13 +82,26 @@ def task_drops(rounds: tuple[PairedRound, ...], judged: Mapping[str, str], readi
     return tuple(found)
 
 
-def _unsound_increase(rounds: tuple[PairedRound, ...]) -> list[float]:
-    """Per question: how much more often the candidate's answer was cut, lost, empty, a loop or a soup of tokens."""
-    found: dict[Question, list[float]] = {}
+def _increases(rounds: tuple[PairedRound, ...]) -> dict[str, list[float]]:
+    """Per document: how much more often the candidate's answer was degenerate, was cut, and never came.
+
+    They are kept apart, since an answer that was merely long in the baseline may be a loop in the candidate: both are cut.
+    Only a document of which an arm writes enough for a loop to show says anything, and copies of one are one.
+    """
+    pairs: dict[tuple[str, str], list[Pair]] = {}
     for paired in rounds:
         for pair in paired.pairs:
-            found.setdefault(pair.question, []).append(float(pair.right.unsound) - float(pair.left.unsound))
-    return [fmean(differences) for differences in found.values()]
+            pairs.setdefault((pair.task, next(iter(pair.left.rows.values())).doc_hash), []).append(pair)
+    told = [own for own in pairs.values() if any(map(_could_tell, own))]
+    return {
+        "degenerate_increase": [fmean(pair.right.degenerate - pair.left.degenerate for pair in own) for own in told],
+        "cut_increase": [fmean(pair.right.cut - pair.left.cut for pair in own) for own in told],
+        "lost_increase": [fmean(pair.right.lost - pair.left.lost for pair in own) for own in told],
+    }
+
+
+def _could_tell(pair: Pair) -> bool:
+    return max(len(pair.left.text), len(pair.right.text)) >= LOOP_CHARACTERS or pair.right.degenerate or pair.right.lost
 
 
 def _spread(values: list[float]) -> Spread | None:

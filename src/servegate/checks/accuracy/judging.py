@@ -22,6 +22,8 @@ CATASTROPHE = 12
 """Questions that got worse, with none better, after which a candidate is not measured further."""
 ENOUGH_TEXTS = 20
 """So many answers, all equal in both arms, are worth a remark."""
+DEGENERATE_POINTS = 1.0
+"""An increase of broken answers that is surely larger is read by a person, however the answers score."""
 
 
 def judge(comparison: Comparison, settings: AccuracySettings) -> tuple[Finding, ...]:
@@ -36,7 +38,8 @@ def judge(comparison: Comparison, settings: AccuracySettings) -> tuple[Finding, 
         return (*verdict, *missing)
     sound = soundness(comparison, between, settings)
     remarks = (*_noise(comparison, validity, settings), *_remarks(between, validity))
-    return (*verdict, *sound, *smoke(comparison, between, validity, limits), *missing, *remarks)
+    broken_texts = _degenerate(comparison)
+    return (*verdict, *sound, *smoke(comparison, between, validity, limits), *broken_texts, *missing, *remarks)
 
 
 def stop(evidence: Evidence[AccuracyMeasurement], settings: AccuracySettings) -> Finding | None:
@@ -52,6 +55,23 @@ def stop(evidence: Evidence[AccuracyMeasurement], settings: AccuracySettings) ->
     if validity.worse_questions < CATASTROPHE or validity.better_questions:
         return None
     return next((item for item in judge(comparison, settings) if item.severity is Severity.FAIL), None)
+
+
+def _degenerate(comparison: Comparison) -> tuple[Finding, ...]:
+    """A filter may find the right number in a loop, and what was cut in both arms shows no drop: the texts show it."""
+    more = comparison.estimates.get("degenerate_increase")
+    if more is None or more.low is None or more.low <= DEGENERATE_POINTS:
+        return ()
+    return (
+        made(
+            "degenerate-increase",
+            Severity.REVIEW,
+            f"the candidate's answers are a loop or a soup of tokens {more.value:.1f} points more often, over {more.n:,} "
+            "questions: read them, whatever their scores are",
+            rule="lower 95 % of the increase of degenerate answers, points", value=more.low, operator=">",
+            limit=DEGENERATE_POINTS,
+        ),
+    )  # fmt: skip
 
 
 def _noise(comparison: Comparison, validity: Validity, settings: AccuracySettings) -> tuple[Finding, ...]:

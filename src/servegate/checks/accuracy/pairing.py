@@ -39,9 +39,14 @@ class Answer:
         return self.response is not None and self.response.status is ItemStatus.TRUNCATED
 
     @cached_property
-    def unsound(self) -> bool:
-        """Whether the answer is broken whatever was asked: it never came, was cut, is empty, a loop or a soup of tokens."""
-        return not self.came or degeneration(self.text) is not None
+    def lost(self) -> bool:
+        """Whether nothing came at all, or nothing but white space."""
+        return not (self.came or self.cut)
+
+    @cached_property
+    def degenerate(self) -> bool:
+        """Whether what came is broken whatever was asked: a loop or a soup of tokens."""
+        return not self.lost and degeneration(self.text) is not None
 
     @property
     def text(self) -> str:

@@ -7,7 +7,8 @@
                counts as it was scored, since a candidate that rambles until it is cut has said what it had to say;
                one that never came stays out.
 
-PASS must hold under LEFT_OUT and AGAINST, FAIL under FOR. A question that neither arm answered shows no change.
+PASS must hold under LEFT_OUT and AGAINST, FAIL under FOR. A question that neither arm answered shows no change, unless the
+baseline's answer was cut and scored better: AGAINST is never kinder to the candidate than FOR.
 """
 
 from __future__ import annotations
@@ -51,4 +52,8 @@ def _difference(pair: Pair, name: str, reading: Reading) -> float | None:
         return None
     if pair.left.came:
         return pair.left.score(name)
-    return 1.0 - pair.right.score(name) if pair.right.came else 0.0
+    if pair.right.came:
+        return 1.0 - pair.right.score(name)
+    if pair.left.cut:
+        return max(0.0, pair.left.score(name) - (pair.right.score(name) if pair.right.cut else 0.0))
+    return 0.0
