@@ -109,12 +109,17 @@ def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list
             message = f"a fault of the runner, not of the {arm}: its engine {when}: {why}"
             return [finding(ARMS, "runner-fault", Severity.ERROR, message)]
         return [finding(ARMS, f"{arm}-engine-failed", Severity.ERROR, f"the {arm} engine {when}: {why}")]
+    found = []
+    if facts.version is None:
+        why = facts.version_reason or "it did not say"
+        message = f"which version of the engine served the {arm} is not known ({why}): a PASS would hold for nothing by name"
+        found.append(finding(ARMS, f"{arm}-version-unknown", Severity.REVIEW, message))
     asked, got = facts.quantization.requested, facts.quantization.resolved
     if asked is not None and got in (None, "none") and not read:
         # `engagement` says this and much more; without that check it is still no PASS.
         message = f"the {arm} asks for quantization {asked!r}, but its log does not show that it was applied"
-        return [finding(ARMS, "quantization-not-seen", Severity.REVIEW, message)]
-    return []
+        found.append(finding(ARMS, "quantization-not-seen", Severity.REVIEW, message))
+    return found
 
 
 def _version_findings(plan: Plan, arms: Arms) -> list[Finding]:

@@ -106,6 +106,31 @@ def test_an_fp8_kv_cache_alone_raises_nothing() -> None:
     assert judged(recorded("cpu-0.32.0-bf16-eager"), recorded("cpu-0.32.0-fp8-kv-eager"), options=({}, FP8_KV)) == {}
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown", "code"),
+    [
+        ("fp8", log(kv="auto"), "kv-cache-not-engaged"),
+        ("fp8", "nothing is said of it", "kv-cache-not-seen"),
+        ("fp8_e5m2", log(kv="fp8_e4m3"), "kv-cache-not-engaged"),
+        ("int8_per_token", log(kv="bfloat16"), "kv-cache-not-engaged"),
+        ("fp8_e4m3", log(kv="fp8"), None),
+        ("bfloat16", log(kv="auto"), None),
+        ("auto", "nothing is said of it", None),
+    ],
+)
+def test_a_kv_cache_that_was_asked_for_and_not_seen_is_told(asked: str, shown: str, code: str | None) -> None:
+    """Asked for and not engaged is no change at all, and would be called harmless."""
+    assert judged(log(), shown, options=({}, {"kv-cache-dtype": asked})) == ({code: "review"} if code else {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "got", "told"), [("fp8", "awq_marlin", True), ("awq", "awq_marlin", False), ("fp8", "fp8_per_tensor", False)]
+)
+def test_another_quantization_than_was_asked_for_is_told(asked: str, got: str, told: bool) -> None:
+    found = judged(log(), log(NATIVE, quantization=got), options=({}, {"quantization": asked}))
+    assert ("other-quantization" in found) is told
+
+
 def test_equal_kv_caches_of_unequal_size_are_told() -> None:
     same = recorded("h200-0.25.1-qwen3-8b-bf16")
     less = same.replace("814,368 tokens", "281,000 tokens")

@@ -214,6 +214,13 @@ def test_an_engine_version_that_no_knob_explains_is_not_comparable() -> None:
     assert verdict(result(), the_plan=plan(knobs=(knob,)), version="0.33.0").outcome is Outcome.PASS
 
 
+def test_an_engine_of_no_known_version_is_never_a_pass() -> None:
+    judged_so = verdict(result(), version=None, version_reason="GET /version: 404")
+    assert judged_so.outcome is Outcome.REVIEW
+    assert [item.code for item in judged_so.findings] == ["arms/candidate-version-unknown"]
+    assert "404" in judged_so.headline
+
+
 def test_an_arm_of_which_nothing_is_recorded_is_never_a_pass() -> None:
     nothing = NotMeasured(reason=Reason(code="no-check", message=""))
     for unknown in (ArmEvidence(None, None, nothing), ArmEvidence(engine_facts(), None, nothing)):

@@ -8,6 +8,7 @@ log does not say is a REVIEW too when it decides what was compared. What both ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,13 @@ _ROOM_KNOBS = {
     "environment.VLLM_CPU_KVCACHE_SPACE",
 }  # fmt: skip
 """Knobs that change how much room is left for the KV cache; a difference beside them is no surprise."""
+
+_SIXTEEN_BITS = {"auto", "bfloat16", "float16", "half", "float"}
+_SAME_KV = {
+    "fp8": {"fp8", "fp8_e4m3"}, "fp8_e4m3": {"fp8", "fp8_e4m3"},
+    **dict.fromkeys(_SIXTEEN_BITS - {"auto"}, _SIXTEEN_BITS),
+}  # fmt: skip
+"""Type of KV cache that is asked for -> what the log may call it; of every other type, itself alone."""
 
 
 def judge(comparison: Comparison, settings: EngagementSettings) -> tuple[Finding, ...]:
@@ -80,6 +88,10 @@ def _engaged(side: ArmReading, other: ArmReading) -> Iterator[Finding]:
     if asked is not None and got == NOT_QUANTIZED and asked.lower() != NOT_QUANTIZED:
         message = f"the {side.arm} asks for quantization {asked!r}, and its log says that nothing was quantized"
         yield _finding("not-engaged", Severity.REVIEW, message)
+    elif side.quantization_option is not None and got is not None and _words(side.quantization_option).isdisjoint(_words(got)):
+        message = f"the {side.arm} asks for quantization {side.quantization_option!r}, and its log names another one: {got!r}"
+        yield _finding("other-quantization", Severity.REVIEW, message)
+    yield from _kv_engaged(side)
     shared = Severity.INFO if side.effective_precision == other.effective_precision else Severity.REVIEW
     precision = side.effective_precision
     if side.quantized and precision is None:
@@ -97,6 +109,24 @@ def _engaged(side: ArmReading, other: ArmReading) -> Iterator[Finding]:
             "an 8-bit kernel"
         )
         yield _finding("torch-fallback", Severity.INFO if side.device == "cpu" else shared, message)
+
+
+def _kv_engaged(side: ArmReading) -> Iterator[Finding]:
+    """The KV cache by the same rule as the weights: as asked, or said. `auto` asks for nothing."""
+    asked, got = (side.kv_asked or "auto").lower(), side.kv_resolved
+    if asked == "auto":
+        return
+    if got is None:
+        message = f"the {side.arm} asks for a KV cache of {asked!r}, but its log does not show of which type it is"
+        yield _finding("kv-cache-not-seen", Severity.REVIEW, message)
+    elif got.lower() not in _SAME_KV.get(asked, {asked}):
+        message = f"the {side.arm} asks for a KV cache of {asked!r}, and its log says {got!r}"
+        yield _finding("kv-cache-not-engaged", Severity.REVIEW, message)
+
+
+def _words(method: str) -> frozenset[str]:
+    """`awq` and `awq_marlin` are one method on two kernels, `fp8` and `fp8_per_tensor` one family."""
+    return frozenset(re.split(r"[_\-]", method.lower()))
 
 
 def _is_8_bit(precision: str) -> bool:

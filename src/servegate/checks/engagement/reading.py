@@ -30,6 +30,8 @@ class ArmReading(Record):
     version: str | None = None
     device: str | None = None
     quantization_asked: str | None = None
+    quantization_option: str | None = None
+    """As the serving config itself asks; what a checkpoint brings may go by another name in the log."""
     quantization_resolved: str | None = None
     effective_precision: str | None = None
     kv_asked: str | None = None
@@ -104,6 +106,7 @@ def _read(side: ArmEvidence[Any], arm: Arm | None, role: Role) -> ArmReading:
     dead: dict[str, str | None] = {name: better for name in variables if (better := meant(name)) is not None}
     asked = {
         "quantization_asked": _text(options.get("quantization")),
+        "quantization_option": _text(options.get("quantization")),
         "kv_asked": _text(options.get("kv-cache-dtype")),
         "logprobs_mode": _text(options.get("logprobs-mode")),
     }
