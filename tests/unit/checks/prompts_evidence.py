@@ -68,6 +68,7 @@ def measurement(answers: Mapping[str, Sequence[Said | str | None]]) -> PromptsMe
                 "error": one.error,
                 "first_row": len(rows),
                 "rows": len(one.tokens),
+                "completion_tokens": 8,
             }
             made.append(Answer(**{**values, **one.overrides}))
             rows.extend(one.tokens)

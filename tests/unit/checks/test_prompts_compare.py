@@ -80,6 +80,9 @@ def test_class_of_one_pair(left: Said | str, right: Said | str, expected: str) -
         ('{"a": 1}', Said("<think>first I should", "truncated"), JSON, "not_comparable"),
         ("<think>so</think>42", "<think>hm, 41?</think>42", {"number": 42}, "wording"),
         ("<think>so</think>42", "<think>42</think>41", {"number": 42}, "contract_broken"),
+        ("so 42</think>42", "so 42</think>41", {"regex": "42"}, "contract_broken"),
+        ("Well: <think>42</think>42", "Well: <think>42</think>none", {"number": 42}, "contract_broken"),
+        ('{"a": 1}', '</think>{"a": 1}', JSON, "contract_broken"),
     ],
 )
 def test_class_with_a_contract(left: Said | str, right: Said | str, expect: dict[str, object], expected: str) -> None:

@@ -223,11 +223,9 @@ def test_stable_fact_changes_stand_in_the_headline_or_ask_for_review() -> None:
     assert judged(FACTS, fact_changes="review")["prompts/unread-fact-changes"].severity is Severity.REVIEW
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "ratio"), [(100, 89, "below"), (100, 90, ""), (100, 110, ""), (100, 111, "above"), (None, None, "")]
-)
-def test_the_length_of_the_answers_is_gated_on_its_raw_ratio(before: int | None, after: int | None, ratio: str) -> None:
-    def said(count: int | None) -> Said:
+@pytest.mark.parametrize(("before", "after", "ratio"), [(100, 89, "below"), (100, 90, ""), (100, 110, ""), (100, 111, "above")])
+def test_the_length_of_the_answers_is_gated_on_its_raw_ratio(before: int, after: int, ratio: str) -> None:
+    def said(count: int) -> Said:
         return Said("the same", overrides={"completion_tokens": count})
 
     names = [f"p{number}" for number in range(24)]
@@ -235,7 +233,17 @@ def test_the_length_of_the_answers_is_gated_on_its_raw_ratio(before: int | None,
     assert severities(found) == ({"prompts/length-ratio": "review"} if ratio else {})
     if ratio:
         assert found["prompts/length-ratio"].operator == ("<" if ratio == "below" else ">")
-        assert found["prompts/length-ratio"].value == after / before  # type: ignore[operator]
+        assert found["prompts/length-ratio"].value == after / before
+
+
+@pytest.mark.parametrize("uncounted", [24, 1])
+def test_answers_of_unknown_length_are_no_answers_of_equal_length(uncounted: int) -> None:
+    names = [f"p{number}" for number in range(24)]
+    silent = {name: [Said("the same", overrides={"completion_tokens": None})] * 2 for name in names[:uncounted]}
+    counted: dict[str, list[Said | str]] = {name: ["the same"] * 2 for name in names}
+    found = judged(evidence(counted, {**counted, **silent}, filler=0))
+    assert severities(found) == {"prompts/length-unknown": "review"}
+    assert f"of {uncounted} of 24 pairs" in found["prompts/length-unknown"].message
 
 
 def test_a_candidate_that_degenerates_beyond_doubt_stops_the_run_and_a_broken_contract_does_not() -> None:

@@ -215,12 +215,39 @@ def test_no_difference_at_all_is_not_an_interval_of_width_zero() -> None:
     assert loss.high == pytest.approx(100 * (1 - 0.05 ** (1 / 30)))
 
 
-def test_one_prompt_gives_no_interval_and_no_finding() -> None:
+def test_one_prompt_that_loses_every_sample_is_read_and_fewer_losses_are_chance() -> None:
+    """One cluster has no spread, yet a contract that is always kept and then never is worth a look."""
     comparison, found = judged({"sampled": sampled([4])}, {"sampled": sampled([0])})
-    loss = comparison.estimates["sampled_drop"]
-    assert (loss.value, loss.low, loss.high) == (100.0, None, None)
-    assert loss.reason
-    assert found == {}
+    assert comparison.estimates["sampled_drop"].low == pytest.approx(5)
+    assert {code: item.severity for code, item in found.items()} == {"sampled-worse": Severity.REVIEW}
+    assert judged({"sampled": sampled([4])}, {"sampled": sampled([1])})[1] == {}
+
+
+UNREAD = [
+    {"status": ItemStatus.TRUNCATED, "text": '{"a": '},
+    {"status": ItemStatus.TRUNCATED, "text": "<think>well"},
+    {"status": ItemStatus.REASONING_ONLY, "text": ""},
+]
+
+
+@pytest.mark.parametrize("change", UNREAD, ids=["cut", "a thought without an end", "a thought alone"])
+def test_samples_that_became_no_evidence_are_read(change: dict[str, Any]) -> None:
+    """Neither kept nor broken: leaving them out would call a candidate that never comes to its answer as good as before."""
+    good = sampled([4] * 30)
+    rambling = tuple(one.model_copy(update=change) for one in good[:40])
+    comparison, found = judged({"sampled": good}, {"sampled": (*rambling, *good[40:])})
+    assert comparison.estimates["sampled_drop"].value == 0
+    assert {code: item.severity for code, item in found.items()} == {"sampled-not-judged": Severity.REVIEW}
+    assert "40 answers of the candidate are no evidence" in found["sampled-not-judged"].message
+    assert judged({"sampled": (*rambling, *good[40:])}, {"sampled": good})[1] == {}
+
+
+def test_a_loop_that_happens_to_keep_its_contract_is_not_kept_under_sampling() -> None:
+    good = sampled([4] * 30)
+    loop = json.dumps(["the same line again"] * 40, indent=1)
+    looping = tuple(one.model_copy(update={"text": loop}) for one in good[:60])
+    _, found = judged({"sampled": good}, {"sampled": (*looping, *good[60:])})
+    assert {code: item.severity for code, item in found.items()} == {"sampled-worse": Severity.REVIEW}
 
 
 @pytest.mark.parametrize("change", [{"status": ItemStatus.FAILED, "error": "HTTP 500"}, {"sampling_sha256": "another"}])

@@ -7,6 +7,7 @@ what happened to one pair; whether it happens every time, and what follows, is j
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -14,6 +15,7 @@ from functools import cached_property, lru_cache
 from servegate.checks.prompts.calls import calls_of, changed_calls
 from servegate.checks.prompts.records import Answer, Prompt
 from servegate.domain.evidence import ItemStatus
+from servegate.domain.records import Json
 from servegate.domain.workload import calls_as_text
 from servegate.text.contracts import Ruling, State, judge
 from servegate.text.degenerate import Degeneration, Kind, degeneration
@@ -52,6 +54,7 @@ WITHOUT_ANSWER = {
 EMPTY_REASONS = (BOTH_EMPTY, BASELINE_EMPTY, CANDIDATE_EMPTY) = ("both empty", "baseline empty", "candidate empty")
 _facts = lru_cache(maxsize=1_024)(facts_of)
 """Rounds of one arm mostly say the same, and they are read one after the other."""
+THOUGHT, THOUGHT_END = "<think>", "</think>"
 INDENTED = frozenset({"code", "yaml"})
 
 
@@ -124,15 +127,24 @@ def read(answer: Answer, prompt: Prompt, context: Context = PLAIN) -> Reading:
         return Reading(answer, degeneration(answer.text), unended, context)
     calls = calls_of(answer) if prompt.route == "chat" else None
     spoken = visible.removesuffix(calls_as_text(calls or ()))
-    ruling = judge(prompt.expect, spoken, cut=cut, tool_calls=calls) if prompt.expect else None
+    ruling = _ruled(prompt.expect, spoken, cut, calls) if prompt.expect else None
     return Reading(answer, degeneration(visible), ruling, context)
+
+
+def _ruled(expect: dict[str, Json], text: str, cut: bool, calls: tuple[Mapping[str, Json], ...] | None) -> Ruling:
+    """Judge a contract of a whole text, and where a thought ends within it of what follows, too: a thought is no answer."""
+    ruling = judge(expect, text, cut=cut, tool_calls=calls)
+    if ruling.state is State.BROKEN or THOUGHT_END not in text:
+        return ruling
+    after = judge(expect, text.rpartition(THOUGHT_END)[2], cut=cut, tool_calls=calls)
+    return ruling if after.state is State.KEPT else after
 
 
 def _after_thinking(text: str) -> str | None:
     """Return the part that a contract speaks about: all of it, or what follows a think block; None when it has no end."""
-    if not text.lstrip().startswith("<think>"):
+    if not text.lstrip().startswith(THOUGHT):
         return text
-    _, closed, visible = text.partition("</think>")
+    _, closed, visible = text.partition(THOUGHT_END)
     return visible if closed else None
 
 

@@ -198,6 +198,16 @@ def _length_ratio(comparison: Comparison, limits: Limits) -> Finding | None:
     )
 
 
+def _length_unknown(comparison: Comparison, _limits: Limits) -> Finding | None:
+    """An engine that does not count its tokens leaves open whether answers became shorter; that is no "as long as before"."""
+    lengths, answered = comparison.candidate["lengths"], comparison.candidate["answered"]
+    unknown = answered - lengths["pairs"]
+    if not unknown:
+        return None
+    message = f"how long answers are is not known of {unknown} of {answered} pairs: the engine did not count its tokens"
+    return found("length-unknown", Severity.REVIEW, message)
+
+
 def _unread(comparison: Comparison, limits: Limits) -> Finding | None:
     """Facts that change in every round, and in neither arm's own rounds; a known right answer settles which side is right."""
     items = [item for item in comparison.items if item["unread"]]
@@ -218,6 +228,6 @@ def _accepted(comparison: Comparison, _limits: Limits) -> Finding | None:
 RULES: tuple[Rule, ...] = (
     _unpaired, _failed, _reasoning_only, _empty, _few_prompts, _no_noise, _baseline_unsound, contracts.broken,
     contracts.unstable, contracts.lost, contracts.not_judged, defects.degenerate, defects.cap_hits, defects.unseen,
-    _length_ratio, _unread, _accepted, sampled.lost_evidence, sampled.worse,
+    _length_ratio, _length_unknown, _unread, _accepted, sampled.lost_evidence, sampled.worse, sampled.not_judged,
     asking.template_differs, asking.parser_past, asking.reasoning_moved, asking.toggles, asking.cached_tokens, asking.stop_ids,
 )  # fmt: skip

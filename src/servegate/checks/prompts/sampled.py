@@ -14,7 +14,7 @@ import numpy as np
 
 from servegate.checks.answers import UNANSWERED
 from servegate.checks.contract import ArmEvidence, Evidence
-from servegate.checks.prompts.classes import read
+from servegate.checks.prompts.classes import Reading, read
 from servegate.checks.prompts.findings import bounded, found
 from servegate.checks.prompts.records import Answer, Prompt, PromptsMeasurement
 from servegate.checks.prompts.settings import Limits
@@ -26,7 +26,7 @@ from servegate.stats.clusters import clustered_mean
 from servegate.stats.intervals import never_seen_bound
 
 ALPHA = 0.05
-ESTIMATE = "sampled_drop"
+ESTIMATE, OPEN_ESTIMATE = "sampled_drop", "sampled_open_increase"
 
 Key = tuple[str, int]
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def compared(
         return {}, {}
     keys = sorted({*sides[0], *sides[1]})
     paired = [key for key in keys if _asked_the_same(sides[0].get(key), sides[1].get(key), prompts.get(key[0]))]
-    kept = {key: tuple(read(side[key], prompts[key[0]]).kept() for side in sides) for key in paired}
+    kept = {key: tuple(_kept(read(side[key], prompts[key[0]])) for side in sides) for key in paired}
     known = {key: (left, right) for key, (left, right) in kept.items() if left is not None and right is not None}
     counts = [Counts(*(sum(two[side] is state for two in kept.values()) for state in (True, False, None))) for side in (0, 1)]
     counted: dict[str, Json] = {
@@ -52,7 +52,10 @@ def compared(
         "failed": {arm: sum(one.status in UNANSWERED for one in side.values()) for arm, side in _named(sides)},
         **{arm: count.to_json() for arm, count in _named(counts)},
     }
-    return {"sampled": counted}, _loss(known)
+    lost = {key: float(left) - float(right) for key, (left, right) in known.items()}
+    opened = {key: float(right is None) - float(left is None) for key, (left, right) in kept.items()}
+    values = {ESTIMATE: lost, OPEN_ESTIMATE: opened}
+    return {"sampled": counted}, {name: _clustered(own) for name, own in values.items() if own}
 
 
 def lost_evidence(comparison: Comparison, _limits: Limits) -> Finding | None:
@@ -77,6 +80,20 @@ def worse(comparison: Comparison, limits: Limits) -> Finding | None:
     )
     rule = "lower 95 % of the loss under sampling"
     return bounded("sampled-worse", Severity.REVIEW, message, (), rule, estimate.low, ">", limits.sampled_drop_points)
+
+
+def not_judged(comparison: Comparison, limits: Limits) -> Finding | None:
+    """Answers that were cut, or are thoughts alone, keep no contract and break none: with more of them less is known."""
+    estimate = comparison.estimates.get(OPEN_ESTIMATE)
+    if estimate is None or estimate.low is None or estimate.low <= limits.sampled_drop_points:
+        return None
+    counted = comparison.candidate["sampled"]
+    message = (
+        f"sampled as the serving config samples, {counted['candidate']['open']} answers of the candidate are no evidence (cut, "
+        f"or thoughts without an answer), and {counted['baseline']['open']} of the baseline"
+    )
+    rule = "lower 95 % of the increase of sampled answers that are no evidence"
+    return bounded("sampled-not-judged", Severity.REVIEW, message, (), rule, estimate.low, ">", limits.sampled_drop_points)
 
 
 def blocks(comparison: Comparison, evidence: Evidence[PromptsMeasurement]) -> list[Block]:
@@ -104,30 +121,26 @@ def blocks(comparison: Comparison, evidence: Evidence[PromptsMeasurement]) -> li
     ]  # fmt: skip
 
 
-def _loss(known: Mapping[Key, tuple[bool, bool]]) -> dict[str, Estimate]:
-    """Return the loss of kept contracts in points, positive where the candidate lost, with one-sided 95 % bounds."""
-    if not known:
-        return {}
-    clusters = {name: number for number, name in enumerate(dict.fromkeys(key[0] for key in known))}
-    values = np.array([float(left) - float(right) for left, right in known.values()])
-    mean = clustered_mean(values, np.array([clusters[key[0]] for key in known]))
-    bounds, reach = mean.bounds(ALPHA), never_seen_bound(mean.clusters, ALPHA)
-    low = high = None
-    if bounds is not None:
-        low = max(-100.0, 100 * min(bounds[0], mean.value - reach))
-        high = min(100.0, 100 * max(bounds[1], mean.value + reach))
-    return {
-        ESTIMATE: Estimate(
-            value=100 * mean.value,
-            low=low,
-            high=high,
-            unit="points",
-            n=mean.clusters,
-            level=1 - 2 * ALPHA,
-            method="mean over samples, clustered by prompt (t), never closer than 1 - alpha^(1/prompts)",
-            reason=None if bounds is not None else "one prompt has no spread",
-        )
-    }
+def _kept(reading: Reading) -> bool | None:
+    """Whether a sample keeps its contract; a loop that happens to keep it is nothing that a user could read."""
+    return False if reading.kept() and reading.degeneration is not None else reading.kept()
+
+
+def _clustered(values: Mapping[Key, float]) -> Estimate:
+    """Return the mean over samples in points, with one-sided 95 % bounds; one prompt alone has no closer bound than its n."""
+    clusters = {name: number for number, name in enumerate(dict.fromkeys(key[0] for key in values))}
+    mean = clustered_mean(np.array(list(values.values())), np.array([clusters[key[0]] for key in values]))
+    reach = never_seen_bound(mean.clusters, ALPHA)
+    low, high = mean.bounds(ALPHA) or (mean.value, mean.value)
+    return Estimate(
+        value=100 * mean.value,
+        low=max(-100.0, 100 * min(low, mean.value - reach)),
+        high=min(100.0, 100 * max(high, mean.value + reach)),
+        unit="points",
+        n=mean.clusters,
+        level=1 - 2 * ALPHA,
+        method="mean over samples, clustered by prompt (t), never closer than 1 - alpha^(1/prompts)",
+    )
 
 
 def _asked_the_same(left: Answer | None, right: Answer | None, prompt: Prompt | None) -> bool:
