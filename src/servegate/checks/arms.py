@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import date
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, finding
+from servegate.checks.laxness import laxer
 from servegate.checks.retrieval.choosing import causes_of
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import Role
@@ -40,6 +41,8 @@ TOLD_BY_FILES = {
 }
 """Knob -> findings of `served_models` that say what came of it; they block as much as `unseen-knob` does."""
 
+NAMED = 4
+"""So many limits are named in one sentence."""
 MOST_OF_A_FALLBACK = 300
 """Characters of a fallback in a message; its options may hold whole mappings."""
 Arms = Mapping[str, ArmEvidence[Measurement]]
@@ -55,6 +58,11 @@ def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measure
         by = "the base branch's" if plan.origin.judged_by == "base" else "its own, as was asked for,"
         message = f"the pull request changes the rules by which it is judged ({files}); {by} were used here"
         found.append(finding(ARMS, "policy-changed", Severity.REVIEW, message))
+    tolerated = laxer(plan, checks)
+    if tolerated:
+        more = f" and {len(tolerated) - NAMED} more" if len(tolerated) > NAMED else ""
+        message = f"limits laxer than policy {plan.policy}'s: {', '.join(tolerated[:NAMED])}{more}"
+        found.append(finding(ARMS, "laxer-than-policy", Severity.INFO, message))
     if not any(check.required and check.measure is not None for check in checks.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
     if plan.policy != "quick" and "accuracy" not in checks:

@@ -33,6 +33,8 @@ from servegate.domain.judgement import (
 from servegate.domain.plan import Plan
 from servegate.domain.records import Json
 
+IN_THE_HEADLINE = (f"{ARMS}/model-unresolved", f"{ARMS}/laxer-than-policy")
+"""What a reader of a PASS has to know before the rest."""
 SAID_BETTER = {
     f"{ARMS}/chat-template-differs": "prompts/template-differs",
     "prompts/stop-ids-differ": f"{ARMS}/stop-ids-differ",
@@ -99,7 +101,7 @@ def decide(
     findings = _told_once(tuple(sorted((*about_arms, *(f for r in results.values() for f in r.findings)), key=_weight)))
     return Verdict(
         outcome=outcome,
-        headline=_headline(outcome, findings),
+        headline=_headline(outcome, findings, plan.policy),
         scope=_scope(arms, results),
         checks=checks,
         findings=findings,
@@ -183,11 +185,12 @@ def _weight(item: Finding) -> tuple[int, int, str]:
     return (PRECEDENCE.index(Outcome(item.severity.value)), item.check != ARMS, item.code)
 
 
-def _headline(outcome: Outcome, findings: tuple[Finding, ...]) -> str:
+def _headline(outcome: Outcome, findings: tuple[Finding, ...], policy: str) -> str:
     """Return one sentence: what decided, or for a PASS what is left to read."""
     if outcome is Outcome.PASS:
-        said = [item.message for item in findings if "/unread" in item.code or item.code == f"{ARMS}/model-unresolved"]
-        return "; ".join(["no damage found", *said])
+        said = [item.message for item in findings if "/unread" in item.code or item.code in IN_THE_HEADLINE]
+        found = "no damage found" + (f" under policy {policy}" if policy == "quick" else "")
+        return "; ".join([found, *said])
     deciding = [item for item in findings if item.severity.value == outcome.value]
     if not deciding:
         return "absence of evidence: no check decided"

@@ -205,7 +205,10 @@ def test_quantization_that_the_log_does_not_show_is_review() -> None:
 
 def test_a_pass_names_what_is_left_to_read() -> None:
     made = verdict(result(finding("prompts", "unread", Severity.INFO, "3 answers differ and were not read")))
-    assert (made.outcome, made.headline) == (Outcome.PASS, "no damage found; 3 answers differ and were not read")
+    assert (made.outcome, made.headline) == (
+        Outcome.PASS,
+        "no damage found under policy quick; 3 answers differ and were not read",
+    )
 
 
 def test_an_engine_version_that_no_knob_explains_is_not_comparable() -> None:
