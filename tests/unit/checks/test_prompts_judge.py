@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from servegate.checks.prompts import CHECK
+from servegate.checks.prompts.records import PromptsInputs
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.judgement import Outcome, Severity, outcome_of
 from tests.unit.checks.prompts_evidence import Said, compared, evidence, item, judged
@@ -234,6 +236,22 @@ def test_the_length_of_the_answers_is_gated_on_its_raw_ratio(before: int, after:
     if ratio:
         assert found["prompts/length-ratio"].operator == ("<" if ratio == "below" else ">")
         assert found["prompts/length-ratio"].value == after / before
+
+
+def test_copies_of_one_prompt_know_no_more_than_one() -> None:
+    """Three hundred ids with the same words would rule out what one prompt can not."""
+    copied = Said("The same answer.", overrides={"prompt_sha256": "c" * 64})
+    names = [f"copy-{number:03}" for number in range(300)]
+    asked = evidence({name: [copied] * 2 for name in names}, {name: [copied] * 2 for name in names}, filler=19)
+    assert isinstance(asked.inputs, PromptsInputs)
+    prompts = tuple(
+        one.model_copy(update={"prompt_sha256": "c" * 64}) if one.id.startswith("copy") else one for one in asked.inputs.prompts
+    )
+    asked = replace(asked, inputs=PromptsInputs(prompts=prompts))
+    found = judged(asked, unseen_increase_points=1, fewest_prompts=21)
+    assert severities(found) == {"prompts/few-prompts": "review", "prompts/increase-not-ruled-out": "review"}
+    assert found["prompts/few-prompts"].message.startswith("20 prompts were compared (319 with copies)")
+    assert compared(asked).estimates["degenerate_increase"].n == 20
 
 
 @pytest.mark.parametrize("uncounted", [24, 1])

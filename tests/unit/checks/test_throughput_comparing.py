@@ -71,6 +71,36 @@ def test_one_window_is_shown_but_not_judged() -> None:
     assert "other processes on the card (not recorded)" in unseen.message
 
 
+SILENT_CARD = {**TELEMETRY, "cards": [{"uuid": "GPU-0", "samples": 0, "sm_clock_mhz": 1980.0}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"foreign_requests": None}, "other clients of the engine"), ({"telemetry": SILENT_CARD}, "clocks of the card")],
+)
+def test_what_nobody_looked_at_is_told_and_claims_nothing_unread(change: dict[str, object], what: str) -> None:
+    (finding,) = findings(arm({32: STEADY}), arm({32: [2 * speed for speed in STEADY]}, **change))
+    assert (finding.code, finding.severity) == ("throughput/unobserved", Severity.REVIEW)
+    assert what in finding.message
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "severity"),
+    [
+        ({"output_tokens": 0}, "numbers-disagree", Severity.ERROR),
+        ({"duration_s": 100.0}, "numbers-disagree", Severity.ERROR),
+        ({"completed": 129}, "numbers-disagree", Severity.ERROR),
+        ({"input_tokens": 128 * 50}, "input-lengths", Severity.NOT_COMPARABLE),
+    ],
+)
+def test_windows_that_do_not_add_up_or_did_other_work_claim_nothing(
+    change: dict[str, object], code: str, severity: Severity
+) -> None:
+    comparison = compared(arm({32: STEADY}), arm({32: [2 * speed for speed in STEADY]}, **change))
+    assert comparison.n == 0
+    assert (f"throughput/{code}", severity) in {(item.code, item.severity) for item in judge(comparison, SETTINGS)}
+
+
 def test_a_clear_loss_fails_and_names_its_windows() -> None:
     (finding,) = findings(arm({32: STEADY}), faster(0.90))
     assert (finding.code, finding.severity, finding.limit) == ("throughput/slower", Severity.FAIL, 0.95)

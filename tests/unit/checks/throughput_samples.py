@@ -23,6 +23,7 @@ LATENCIES = {"mean": 10.0, "p50": 9.0, "p90": 11.0, "p95": 12.0, "p99": 14.0}
 
 
 def point(concurrency: int, block: int, speed: float, **changes: object) -> LoadPoint:
+    tokens = int(str(changes.get("output_tokens", 4 * concurrency * 128)))
     values: dict[str, object] = {
         "concurrency": concurrency,
         "block": block,
@@ -34,7 +35,7 @@ def point(concurrency: int, block: int, speed: float, **changes: object) -> Load
         "failed": 0,
         "input_tokens": int(str(changes.get("completed", 4 * concurrency))) * 512,
         "output_tokens": 4 * concurrency * 128,
-        "duration_s": 4 * concurrency * 128 / speed,
+        "duration_s": tokens / speed,
         "output_tokens_per_second": speed,
         "prefix_cache_hit_rate": 0.0,
         "foreign_requests": 0,

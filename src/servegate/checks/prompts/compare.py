@@ -6,7 +6,8 @@ The shape of the result, in `candidate` (and, as far as `summary` makes it, in b
     reasons {reason: pairs}, cut (pairs compared as far as the limit), lengths {left, right, pairs, ratio} (generated tokens),
     curve [[token, share of answers still equal]], divergence {certainty: pairs}, median_first_token
     by_round [{round, ...the same...}]; contracts {state: prompts}; arms {arm: {statuses, answered, cap_hits,
-    degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); missing (answers that neither arm has);
+    degenerate {kind: answers}}}; prompts, beyond_noise, unread (prompts); distinct (prompts less copies
+    under other ids); missing (answers that neither arm has);
     sampled and batching, where those passes were made; asking (what differs in how the arms were asked, see there)
 
 One round against one round is compared everywhere, so the numbers of the arms and of the noise can be set side by side.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from statistics import median
+from statistics import fmean, median
 
 from servegate.checks.contract import Evidence, measured, not_measured
 from servegate.checks.prompts import asking, batching, sampled
@@ -68,6 +69,7 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
             **summary(first),
             "by_round": [{"round": number, **summary(group)} for number, group in by_round.items()],
             "prompts": len(items),
+            "distinct": len({item["prompt_sha256"] for item in items}),
             "contracts": dict(sorted(Counter(item["contract"]["state"] for item in items if item["contract"]).items())),
             "arms": {"baseline": _arm(pair.left for pair in pairs), "candidate": _arm(pair.right for pair in pairs)},
             "beyond_noise": sum(item["beyond_noise"] for item in items),
@@ -154,7 +156,8 @@ def _arm(readings: Iterable[Reading]) -> dict[str, Json]:
 def _estimates(first: Sequence[Pair], items: Sequence[dict[str, Json]]) -> dict[str, Estimate]:
     """Return the share of differing answers, and the increases of degenerate answers and cap hits in points.
 
-    The unit is the prompt: a prompt's rounds are averaged first, so `n` is the number of prompts.
+    The unit is the prompt: a prompt's rounds are averaged first, and so are copies of one prompt under other ids, which know
+    no more than one. So `n` is the number of distinct prompts.
     """
     estimates: dict[str, Estimate] = {}
     counted = summary(first)
@@ -169,13 +172,13 @@ def _estimates(first: Sequence[Pair], items: Sequence[dict[str, Json]]) -> dict[
             method="Wilson",
         )
     for name in ("degenerate", "cap_hits"):
-        increases = [
-            item[name]["candidate"] - item[name]["baseline"]
-            for item in items
-            if item[name]["candidate"] is not None and item[name]["baseline"] is not None
-        ]
+        increases: dict[str, list[float]] = {}
+        for item in items:
+            before, after = item[name]["baseline"], item[name]["candidate"]
+            if before is not None and after is not None:
+                increases.setdefault(item["prompt_sha256"], []).append(after - before)
         if increases:
-            mean = mean_of(increases)
+            mean = mean_of([fmean(copies) for copies in increases.values()])
             for suffix, alpha in (("", 0.05), ("_99", 0.01)):
                 estimates[f"{name}_increase{suffix}"] = Estimate(
                     value=100 * mean.value,

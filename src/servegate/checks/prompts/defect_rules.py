@@ -51,13 +51,13 @@ def unseen(comparison: Comparison, limits: Limits) -> Finding | None:
     open_ = {name: high for name, high in bounds.items() if high >= limit}
     if not open_:
         return None
-    most = max(open_.values())
+    most, distinct = max(open_.values()), comparison.candidate.get("distinct", comparison.n)
     what = " and ".join(names[name] for name in open_)
     needed = questions_needed(limit / 100, 0.0, 0.05)
     return found(
         "increase-not-ruled-out",
         Severity.REVIEW,
-        f"{what} did not increase, and {comparison.n} prompts leave up to {most:.1f} points possible; {needed} prompts without "
+        f"{what} did not increase, and {distinct} prompts leave up to {most:.1f} points possible; {needed} prompts without "
         f"one rule out {limit:g} (or accept more: `limits.unseen_increase_points`)",
         rule="upper 95 % of an increase that was not seen (points)",
         value=most,

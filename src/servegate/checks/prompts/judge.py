@@ -155,14 +155,16 @@ def _baseline_unsound(comparison: Comparison, limits: Limits) -> Finding | None:
 
 
 def _few_prompts(comparison: Comparison, limits: Limits) -> Finding | None:
-    if comparison.n >= limits.fewest_prompts:
+    distinct: int = comparison.candidate.get("distinct", comparison.n)
+    if distinct >= limits.fewest_prompts:
         return None
+    copies = f" ({comparison.n} with copies)" if comparison.n > distinct else ""
     return found(
         "few-prompts",
         Severity.REVIEW,
-        f"{comparison.n} prompts were compared, fewer than {limits.fewest_prompts}: too few for a PASS",
+        f"{distinct} prompts were compared{copies}, fewer than {limits.fewest_prompts}: too few for a PASS",
         rule="compared prompts",
-        value=float(comparison.n),
+        value=float(distinct),
         operator="<",
         limit=float(limits.fewest_prompts),
     )

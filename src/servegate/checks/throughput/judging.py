@@ -16,7 +16,7 @@ DOUBTFUL = ("busy-cpu",)
 """Remarks that a person has to weigh: an interval from a few windows does not see load that others add and take away."""
 UNSTABLE = 0.05
 """Windows of one arm that vary more than this (coefficient of variation) are worth a remark."""
-UNEQUAL_ARMS = ("output-lengths", "clocks-differ", "other-tool", "cache-differs")
+UNEQUAL_ARMS = ("output-lengths", "input-lengths", "clocks-differ", "other-tool", "cache-differs")
 """Faults in which the arms did different work, or worked under other conditions; all others are the harness's."""
 
 

@@ -14,6 +14,7 @@ from servegate.checks.throughput.record import LoadPoint
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.load import CardLoad
 
+ROUNDING = 0.01
 FEW_REQUESTS = 2
 """So many may be our own: servegate asks an engine that has been silent for a token."""
 HOT = ("HW slowdown", "SW thermal slowdown", "HW thermal slowdown", "HW power brake")
@@ -55,6 +56,13 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
     asked, completed = sum(point.requests for point in side), sum(point.completed for point in side)
     if completed < asked or any(point.failed for point in side):
         found.append(f"failed-requests: {asked - completed} of {asked} requests of the {name} failed")
+    odd = [point for point in side if not _adds_up(point)]
+    if odd:
+        requests = f"{odd[0].completed} of {odd[0].requests} requests"
+        found.append(
+            f"numbers-disagree: window {odd[0].block} of the {name} claims {odd[0].output_tokens_per_second:,.1f} tokens/s for "
+            f"{odd[0].output_tokens:,} tokens in {odd[0].duration_s:,.3f} s and {requests}"
+        )
     wrong = sum(point.wrong_lengths for point in side)
     if wrong > settings.limits.output_tokens_share * completed:
         found.append(
@@ -74,6 +82,17 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
     if foreign > max(FEW_REQUESTS, settings.limits.output_tokens_share * asked):
         found.append(f"foreign-requests: somebody else sent {foreign} requests to the {name} while it was measured")
     return found
+
+
+def _adds_up(point: LoadPoint) -> bool:
+    """Whether a window's speed is its tokens over its time, of no more requests than it had."""
+    if point.completed > point.requests:
+        return False
+    if not point.completed:  # told as requests that failed
+        return True
+    if point.output_tokens <= 0 or point.duration_s <= 0:
+        return False
+    return abs(point.output_tokens_per_second * point.duration_s / point.output_tokens - 1) <= ROUNDING
 
 
 def _of_the_machine(name: str, side: Sequence[LoadPoint], settings: ThroughputSettings, *, on_cpu: bool) -> list[str]:
@@ -97,11 +116,18 @@ def _of_the_machine(name: str, side: Sequence[LoadPoint], settings: ThroughputSe
 def _between(pair: Paired, settings: ThroughputSettings) -> list[str]:
     found = []
     for one, other in pair.windows:
-        most, least = max(one.output_tokens, other.output_tokens), min(one.output_tokens, other.output_tokens)
-        if most and (most - least) / most > settings.limits.output_tokens_share:
+        if _apart(one.output_tokens, other.output_tokens) > settings.limits.output_tokens_share:
             found.append(
                 f"output-lengths: window {one.block} generated {one.output_tokens:,} tokens in the baseline "
                 f"and {other.output_tokens:,} in the candidate"
+            )
+            break
+    for one, other in pair.windows:
+        read = [side.input_tokens / max(side.completed, 1) for side in (one, other)]  # a request that failed brings no count
+        if _apart(read[0], read[1]) > settings.limits.output_tokens_share:
+            found.append(
+                f"input-lengths: the prompts of window {one.block} had {read[0]:,.0f} tokens in the baseline and "
+                f"{read[1]:,.0f} in the candidate"
             )
             break
     shares = [[p.prefix_cache_hit_rate for p in side if p.prefix_cache_hit_rate is not None] for _name, side in pair.sides]
@@ -127,6 +153,11 @@ def _between(pair: Paired, settings: ThroughputSettings) -> list[str]:
     return found
 
 
+def _apart(one: float, other: float) -> float:
+    """Return by which share of the larger two amounts differ."""
+    return abs(one - other) / max(one, other) if max(one, other) > 0 else 0.0
+
+
 def _capped(pair: Paired, settings: ThroughputSettings) -> bool:
     cards = [card for _name, side in pair.sides for card in cards_of(side)]
     return any(card.throttled.get(POWER_CAP, 0.0) > settings.limits.throttled_share for card in cards)
@@ -139,7 +170,9 @@ def unseen(pair: Paired, *, on_cpu: bool) -> tuple[str, ...]:
         for point in side:
             if not on_cpu and point.foreign_processes is None:
                 found.setdefault("other processes on the card", point.foreign_processes_reason or "unknown")
-            if not on_cpu and (point.telemetry is None or not any(c.sm_clock_mhz is not None for c in point.telemetry.cards)):
+            if not on_cpu and point.foreign_requests is None:
+                found.setdefault("other clients of the engine", point.foreign_requests_reason or "unknown")
+            if not on_cpu and not any(card.samples and card.sm_clock_mhz is not None for card in cards_of((point,))):
                 reason = point.telemetry_reason or (point.telemetry.cards_reason if point.telemetry else None)
                 found.setdefault("clocks of the card", reason or "the card cannot say")
             if point.prefix_cache_hit_rate is None and "may be off" not in (point.prefix_cache_hit_rate_reason or ""):
