@@ -62,6 +62,26 @@ def test_an_improvement_passes() -> None:
     assert severities(many(), many(shift=0.05)) == {}
 
 
+def test_an_improvement_that_no_serving_config_brings_is_for_a_person() -> None:
+    assert severities(many(), many(shift=0.3)) == {"perplexity-lower": "review"}
+
+
+def test_logprobs_that_nobody_computed_are_no_certainty() -> None:
+    """A buffer of zeros says that every token was certain: the best perplexity there is."""
+    zeros = arm([{f"w{number:05d}": score([0.0] * 300) for number in range(40)}] * 2)
+    assert severities(many(), zeros) == {"zeros-candidate": "error"}
+    assert severities(zeros, zeros) == {"zeros-baseline": "error", "zeros-candidate": "error"}
+
+
+def test_windows_that_repeat_earlier_text_are_no_further_windows() -> None:
+    found = evidence(many(), many())
+    copied = replace(found, inputs=samples.inputs().model_copy(update={"copies": 39}))
+    comparison = CHECK.compare(copied, SETTINGS)
+    assert isinstance(comparison, Comparison)
+    said = [(item.code, item.severity) for item in CHECK.judge(comparison, SETTINGS)]
+    assert said == [("logprobs/smoke-test", Severity.REVIEW)] * 2
+
+
 @pytest.mark.parametrize(
     ("windows", "tokens", "what"), [(29, 300, "29 windows"), (40, 200, "8,000 tokens")]
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,6 +162,16 @@ def test_windows_are_cut_per_document_and_short_rests_are_dropped() -> None:
     assert all(one.token_ids_sha256 == sha256_of_token_ids(one.token_ids) for one in made.windows)
     assert made.documents == ()
     assert made.ladder
+
+
+def test_text_that_is_repeated_is_counted_wherever_the_copy_begins() -> None:
+    draw = random.Random(3)
+    paragraph = bytes(draw.randrange(97, 123) for _ in range(310))
+    own = bytes(draw.randrange(97, 123) for _ in range(4_000))
+    assert prepared(Engine(), own, settings(windows=100, tokens=100)).copies == 0
+    repeated = prepared(Engine(), paragraph * 20, settings(windows=100, tokens=100))
+    assert (len(repeated.windows), repeated.copies) == (62, 59)
+    assert prepared(Engine(bos=BOS), own + own, settings(windows=100, tokens=100)).copies >= 38
 
 
 def test_d7_bos_is_what_the_tokenizer_adds_and_explicit() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
+
 from servegate.checks.contract import Evidence, measured, not_measured
 from servegate.checks.logprobs.contrast import Contrast, Interval, contrast, own_traffic, per_window
 from servegate.checks.logprobs.model_size import parameters_of
 from servegate.checks.logprobs.pairing import Paired, pair, samples_of, windows_of, with_itself
-from servegate.checks.logprobs.record import LogprobsMeasurement
+from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.domain.evidence import ItemStatus, NotMeasured
 from servegate.domain.judgement import Comparison, Estimate, Noise
@@ -33,6 +36,10 @@ class Arms(Record):
     clamped: tuple[int, int] = (0, 0)
     missing: tuple[int, int] = (0, 0)
     serving_differs: bool | None = None
+    copies: int = 0
+    """Windows that mostly repeat the text of earlier ones, and so are no further windows."""
+    zero_share: tuple[float, float] = (0.0, 0.0)
+    """Share of the compared positions whose logprob is exactly 0, which means a probability of 1."""
 
 
 class Between(Contrast):
@@ -94,8 +101,14 @@ def _between(
             clamped=_counts(arms, lambda arm: sum(one.clamped for one in arm.windows)),
             missing=_counts(arms, lambda arm: sum(one.missing for one in arm.windows)),
             serving_differs=_serving_differs(evidence),
+            copies=evidence.inputs.copies if isinstance(evidence.inputs, LogprobsInputs) else 0,
+            zero_share=(_zeros(baseline, paired.left), _zeros(candidate, paired.right)),
         ),
     )
+
+
+def _zeros(arm: LogprobsMeasurement, rows: npt.NDArray[np.int64]) -> float:
+    return float((arm.columns["logprob"][rows] == 0).mean()) if len(rows) else 0.0
 
 
 def _counts(arms: tuple[LogprobsMeasurement, LogprobsMeasurement], count: _Count) -> tuple[int, int]:

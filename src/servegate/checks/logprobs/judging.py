@@ -20,6 +20,10 @@ FEWEST_CLUSTERS_TO_FAIL = 10
 LEAST_OWN_TOKENS, LEAST_OWN_SAMPLES = 8192, 64
 HEAVY_SHARE, HEAVY_RATIO = 0.5, 100.0
 """Own-traffic KL hangs on few tokens when 1 % of them make up half of it, or one is so many times likelier in the candidate."""
+MOST_ZEROS = 0.5
+"""Tokens that a model is wholly sure of have a logprob of 0; of more than half of a text it is a buffer that nobody filled."""
+LEAST_RATIO = 0.9
+"""A change of the serving config teaches a model nothing: a perplexity that is lower than this comes of other numbers."""
 MOST_REFS = 20
 ENOUGH_EQUAL = 1000
 
@@ -56,6 +60,15 @@ def _validity(comparison: Comparison, between: Between, limits: Limits) -> tuple
                 rule="windows with different hashes", value=float(differing), operator=">", limit=0.0,
             )
         )  # fmt: skip
+    for name, share in zip(("baseline", "candidate"), between.arms.zero_share, strict=True):
+        if share > MOST_ZEROS:
+            found.append(
+                _finding(
+                    f"zeros-{name}", Severity.ERROR,
+                    f"INVALID: {share:.0%} of the {name}'s logprobs are exactly 0, a probability of 1: they were not computed",
+                    rule=f"share of logprobs that are 0, {name}", value=share, operator=">", limit=MOST_ZEROS,
+                )
+            )  # fmt: skip
     noise = comparison.noise
     for name, side in (("baseline", noise.baseline), ("candidate", noise.candidate)) if noise else ():
         if side is not None:
@@ -153,6 +166,15 @@ def _ratio(comparison: Comparison, between: Between, limits: Limits) -> tuple[Fi
     if ratio.low is None or ratio.high is None:
         return (_finding("no-interval", Severity.REVIEW, f"the perplexity ratio is {ratio.value:.4f}, without an interval: "
                          f"{ratio.reason}"),)  # fmt: skip
+    if ratio.high < LEAST_RATIO:
+        return (
+            _finding(
+                "perplexity-lower", Severity.REVIEW,
+                f"perplexity fell to {ratio.value:.4f} of the baseline's (95 %: less than {ratio.high:.4f}): no change of the "
+                "serving config makes a model that much better at a text, so one of the arms reports other numbers",
+                rule="upper 95 % of the perplexity ratio", value=ratio.high, operator="<", limit=LEAST_RATIO,
+            ),
+        )  # fmt: skip
     if ratio.high < limits.ppl_ratio_pass:
         return ()
     worst = tuple(EvidenceRef(check=CHECK_NAME, id=str(item["id"])) for item in comparison.items[:MOST_REFS])
@@ -178,14 +200,17 @@ def _ratio(comparison: Comparison, between: Between, limits: Limits) -> tuple[Fi
 
 
 def _smoke(between: Between, limits: Limits) -> tuple[Finding, ...]:
+    copies = min(between.arms.copies, between.windows)
+    own = 1 - copies / between.windows if between.windows else 0.0
+    without = f" of its own (of {between.windows:,} windows {copies:,} repeat earlier text)" if copies else ""
     cases = (
-        (between.distinct_positions, limits.smallest_tokens, "tokens"),
-        (between.clusters, limits.smallest_clusters, f"{between.cluster_unit}s"),
+        (int(own * between.distinct_positions), limits.smallest_tokens, "tokens"),
+        (int(own * between.clusters), limits.smallest_clusters, f"{between.cluster_unit}s"),
     )
     return tuple(
         _finding(
             "smoke-test", Severity.REVIEW,
-            f"smoke test: {have:,} {what}, cannot PASS (PASS needs {least:,})",
+            f"smoke test: {have:,} {what}{without}, cannot PASS (PASS needs {least:,})",
             rule=f"compared {what}", value=float(have), operator="<", limit=float(least),
         )
         for have, least, what in cases

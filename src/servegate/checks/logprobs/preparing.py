@@ -23,6 +23,9 @@ MOST_PIECE_BYTES = 32_768
 PIECES_AT_ONCE = 64
 SHORTEST_WINDOW = 32
 """The rest of a document is a window of its own from this many tokens on; a shorter one says too little to be a cluster."""
+MARK_TOKENS, MARKS_ONE_IN = 16, 16
+COPIED_SHARE = 0.5
+"""A window of which more marks stood in windows before is a copy: it is scored, and tells nothing that is new."""
 WORD_START = re.compile(r"\s\S")
 NAMED = 5
 
@@ -59,6 +62,7 @@ def prepare(probes: Probes, settings: LogprobsSettings, inputs: Inputs, engine: 
             "documents": (),
             "windows": windows,
             "bos_token_ids": bos,
+            "copies": _copies(windows, len(bos)),
             "traffic": _rendered(probes, settings, inputs, longest),
         }
     )
@@ -130,6 +134,26 @@ def _windows(
     if len(waiting) >= SHORTEST_WINDOW:
         add(current, waiting)
     return tuple(found)
+
+
+def _copies(windows: Sequence[WindowInput], bos: int) -> int:
+    """Return how many windows mostly repeat the text of earlier ones."""
+    seen: set[int] = set()
+    copies = 0
+    for window in windows:
+        marks = _marks(window.token_ids[bos:])
+        copies += len(marks & seen) > COPIED_SHARE * len(marks)
+        seen |= marks
+    return copies
+
+
+def _marks(ids: Sequence[int]) -> set[int]:
+    """Return hashes that a copy shares wherever it starts: of every 16 tokens in a row those that are 0 modulo 16, and all.
+
+    Choosing by the hash and not by the place finds a paragraph that is repeated out of step with the windows.
+    """
+    rows = (hash(tuple(ids[start : start + MARK_TOKENS])) for start in range(len(ids) - MARK_TOKENS + 1))
+    return {each for each in rows if each % MARKS_ONE_IN == 0} or {hash(tuple(ids))}
 
 
 def _rendered(probes: Probes, settings: LogprobsSettings, inputs: LogprobsInputs, longest: int) -> tuple[object, ...]:

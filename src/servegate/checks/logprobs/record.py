@@ -41,6 +41,8 @@ class LogprobsInputs(Inputs):
     """Text, dropped once it is cut: the windows are what is scored, and the file's hash stands in the plan."""
     windows: tuple[WindowInput, ...] = ()
     bos_token_ids: tuple[int, ...] = ()
+    copies: int = 0
+    """Windows that mostly repeat the text of earlier ones."""
     """What stands before each window; empty when the tokenizer adds nothing."""
     traffic: tuple[Prompt, ...] = ()
     ladder: tuple[Rung, ...] = ()

@@ -40,7 +40,7 @@ class Corpus(Settings):
     file: str = Field(default="corpus.txt", min_length=1)
     """UTF-8 text, relative to the gate config; a form feed (U+000C) begins a new document. `hub:wikitext-2` is fetched once."""
     windows: int = Field(default=100, ge=1, le=10_000)
-    """So many windows at most, from the start of the file."""
+    """So many windows at most, from the start of the file; one that mostly repeats earlier ones does not count."""
     window_tokens: int = Field(default=2048, ge=32, le=131_072)
     """Tokens of a window, less where the model's context is shorter; a document's last window may be shorter."""
     bos: Literal["auto", "none"] = "auto"
