@@ -4,8 +4,9 @@
 
 `make faults` runs them all, 1 to 2 minutes a fault on 2 cores. A faulty model is a directory of links to the demo's files
 in which one JSON file, or the chat template, is another one. Each is the candidate of a gate whose baseline is the demo's
-model; the whole command line runs, `prompts` and `engagement` on, policy `quick`. Printed is a table: fault, outcome,
-classes of the first round, and all findings, those marked that the fault must have. Exit 1 when one was not found.
+model; the whole command line runs, `prompts` and `engagement` on (`retrieval` where the change turns it on), policy `quick`.
+Printed is a table: fault, outcome, classes of the first round, and all findings, those marked that the fault must have. Exit
+1 when one was not found.
 
 servegate renders every prompt on the baseline and pins every sampling parameter, so three of the faults move no measured
 answer; what must be seen then is that users get something else than what was measured.
@@ -42,7 +43,10 @@ engine:
 checks:
   engagement: {{}}
   prompts: {{file: {prompts}, max_tokens: {max_tokens}, concurrency: 32, contract_rounds: 2}}
+  retrieval: {{when: changed, prompts_per_depth: 3, concurrency: 8}}
 """
+WINDOWED = ["sliding_attention"] * 30
+"""Each of the demo's layers looks back a window only."""
 CLOSING = (109, 23597)
 """`}` and `"}` in the demo's vocabulary: an engine that stops there never closes a JSON object."""
 EXTRACTION = {
@@ -140,6 +144,11 @@ FAULTS = (
         "json-cut-short",
         lambda directory: copied(directory, generation_config__json={"eos_token_id": [2, *CLOSING]}),
         ("fail",), ("prompts/contract-broken", "arms/stop-ids-differ"), ("contract_broken",),
+    ),
+    Fault(
+        "lost-window",  # every layer looks back 256 tokens; no short prompt is longer than that
+        lambda directory: copied(directory, config__json={"sliding_window": 256, "layer_types": WINDOWED}),
+        ("fail",), ("retrieval/key-lost",), ("identical",),
     ),
 )  # fmt: skip
 

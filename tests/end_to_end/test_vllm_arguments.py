@@ -12,12 +12,18 @@ import pytest
 
 from servegate.engines.options import VLLM_VERSION, known_options
 from servegate.engines.serving_config import argv, read_serving_config
+from tests.conftest import missing
 
 ENGINE = os.environ.get("SERVEGATE_TEST_ENGINE", "")
-pytestmark = [
-    pytest.mark.end_to_end,
-    pytest.mark.skipif(not ENGINE, reason="SERVEGATE_TEST_ENGINE names no vllm executable"),
-]
+pytestmark = pytest.mark.end_to_end
+
+
+@pytest.fixture(autouse=True)
+def _engine() -> None:
+    """Without an engine these are skipped, and fail where everything is required."""
+    if not ENGINE:
+        missing("SERVEGATE_TEST_ENGINE (a vllm executable)")
+
 
 CONFIGS = [
     "model: /m\n",
