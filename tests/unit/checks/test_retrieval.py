@@ -307,6 +307,7 @@ def test_a_checkpoint_that_places_or_keeps_tokens_differently_turns_it_on(
         ({"rope_theta": 1e4, "rope_scaling": {"type": "yarn", "rope_type": "yarn", "factor": 4}},
          {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "yarn", "factor": 4.0}}),
         ({"use_sliding_window": False, "sliding_window": 4096}, {"layer_types": ["full_attention"] * 2}),
+        ({"max_window_layers": 28}, {"layer_types": ["full_attention"] * 2}),
         (THETA, None),
         ({"layer_types": [[]], "rope_scaling": 3, "text_config": "x"}, {"layer_types": [[]], "rope_parameters": []}),
     ],

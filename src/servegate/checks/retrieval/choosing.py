@@ -89,7 +89,10 @@ def _windows(config: Json) -> Json:
     """Return which layers look back how far; None where every layer sees everything."""
     part = _language_part(config)
     kinds = part.get("layer_types")
-    seeing_all = isinstance(kinds, list) and all(str(kind) in FULL_KINDS for kind in kinds)
+    if isinstance(kinds, list):
+        seeing_all = all(str(kind) in FULL_KINDS for kind in kinds)
+    else:
+        seeing_all = not part.get("sliding_window") and not part.get("attention_chunk_size")
     if seeing_all or part.get("use_sliding_window") is False:
         return None
     names = ("sliding_window", "sliding_window_pattern", "max_window_layers", "attention_chunk_size", "layer_types")
