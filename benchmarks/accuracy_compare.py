@@ -22,7 +22,8 @@ from servegate.artifacts import RunDirectory
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement, Document, Response, Row, TaskRecord
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, Manifest
+from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
 NAMES = ("baseline", "candidate")

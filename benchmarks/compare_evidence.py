@@ -28,7 +28,8 @@ from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement, Window
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, Manifest, sha256_of_token_ids
+from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, sha256_of_token_ids
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
 ARMS = ("baseline", "candidate")

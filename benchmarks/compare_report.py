@@ -25,7 +25,8 @@ from servegate.artifacts import RunDirectory
 from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, Manifest
+from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
 TEXT = "the engine serves a model with weights that were stored in fewer bits and its answers are compared word by word"

@@ -16,8 +16,9 @@ from servegate.artifacts.envelopes import UNBOUND, Envelope, opened, validated
 from servegate.artifacts.intake import ensure_regular, irregular, regular_files
 from servegate.artifacts.liveness import is_running
 from servegate.domain.arms import ARM_NAME, Arm
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Verdict
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan, fingerprint_of
 from servegate.domain.records import Json, Record
 from servegate.errors import RunDirectoryError, StorageError

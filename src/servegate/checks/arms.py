@@ -17,8 +17,9 @@ from servegate.checks.retrieval.choosing import causes_of
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import Role
 from servegate.domain.calibration import remark, valid_for
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement
+from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement
 from servegate.domain.judgement import Finding, Outcome, Severity
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 
 ENGAGEMENT = "engagement"
