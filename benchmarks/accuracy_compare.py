@@ -17,12 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from servegate import __version__
+from made_up import write_arm
+
 from servegate.artifacts import RunDirectory
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement, Document, Response, Row, TaskRecord
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, Manifest
+from servegate.domain.evidence import ItemStatus
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
 NAMES = ("baseline", "candidate")
@@ -85,14 +86,7 @@ def write(root: Path, questions: int, rounds: int) -> None:
     run.write_run("complete", {"stages": []}, gate=plan.gate, plan=plan.fingerprint())
     run.write_inputs(plan, "accuracy", AccuracyInputs())
     for name in NAMES:
-        facts = EngineFacts(role=name, session=int(name != "baseline"), status=EngineStatus.READY, version="0")
-        manifest = Manifest(
-            host="h", os="o", cpu="c", cpu_count=2, memory_gib=1.0, gpus=(), gpus_reason="none", driver=None,
-            driver_reason="none", cuda=None, cuda_reason="none", packages={}, servegate=__version__, lm_eval=None,
-            lm_eval_reason="none", engine={}, environment={},
-        )  # fmt: skip
-        run.write_engine(plan, name, facts)
-        run.write_manifest(plan, name, manifest)
+        write_arm(run, plan, name)
         run.write_measurement(plan, name, "accuracy", measurement(name, questions, rounds), 1.0)
 
 

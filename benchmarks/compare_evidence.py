@@ -20,15 +20,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+from made_up import write_arm
 
-from servegate import __version__
 from servegate.artifacts import RunDirectory
 from servegate.checks.accuracy.record import AccuracyMeasurement, Response, Row, TaskRecord
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement, Window
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, Manifest, sha256_of_token_ids
+from servegate.domain.evidence import ItemStatus, sha256_of_token_ids
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
 ARMS = ("baseline", "candidate")
@@ -115,14 +115,7 @@ def write(root: Path, options: argparse.Namespace) -> None:
     run.write_run("complete", {"stages": []}, gate=plan.gate, plan=plan.fingerprint())
     run.write_inputs(plan, "logprobs", LogprobsInputs())
     for name in ARMS:
-        facts = EngineFacts(role=name, session=int(name != "baseline"), status=EngineStatus.READY, version="0")
-        manifest = Manifest(
-            host="h", os="o", cpu="c", cpu_count=2, memory_gib=1.0, gpus=(), gpus_reason="none", driver=None,
-            driver_reason="none", cuda=None, cuda_reason="none", packages={}, servegate=__version__, lm_eval=None,
-            lm_eval_reason="none", engine={}, environment={},
-        )  # fmt: skip
-        run.write_engine(plan, name, facts)
-        run.write_manifest(plan, name, manifest)
+        write_arm(run, plan, name)
         run.write_measurement(plan, name, "accuracy", accuracy(name, options.questions, options.rounds), 1.0)
         run.write_measurement(plan, name, "logprobs", logprobs(name, options), 1.0)
 

@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from made_up import write_arm
 
-from servegate import __version__
 from servegate.artifacts import RunDirectory
 from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, ItemStatus, Manifest
+from servegate.domain.evidence import ItemStatus
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
 TEXT = "the engine serves a model with weights that were stored in fewer bits and its answers are compared word by word"
@@ -106,14 +106,7 @@ def write(root: Path, prompts: int, differing: float) -> None:
     )  # fmt: skip
     run.write_inputs(plan, "prompts", inputs)
     for name in names:
-        facts = EngineFacts(role=name, session=int(name != "baseline"), status=EngineStatus.READY, version="0")
-        manifest = Manifest(
-            host="h", os="o", cpu="c", cpu_count=2, memory_gib=1.0, gpus=(), gpus_reason="none", driver=None,
-            driver_reason="none", cuda=None, cuda_reason="none", packages={}, servegate=__version__, lm_eval=None,
-            lm_eval_reason="none", engine={}, environment={},
-        )  # fmt: skip
-        run.write_engine(plan, name, facts)
-        run.write_manifest(plan, name, manifest)
+        write_arm(run, plan, name)
         run.write_measurement(plan, name, "prompts", measurement(name, prompts, differing), 1.0)
 
 

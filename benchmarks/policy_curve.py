@@ -1,6 +1,6 @@
 """How often each policy says PASS and FAIL on the accuracy of a candidate whose true drop is known.
 
-    python benchmarks/policy_curve.py [--gates 1000] [--seed 1] [--policy standard]
+    python benchmarks/policy_curve.py [--gates 1000] [--seed 1] [--policy standard] [--discordance 5] [--rounds 2]
 
 Every simulated gate is judged with the limits of `servegate.domain.policies` and the interval of `servegate.stats`, PASS
 before FAIL, as the accuracy check does. Two assumptions about noise, both printed, since the answer depends on them:
@@ -29,6 +29,8 @@ QUESTIONS = {"quick": 1_319, "standard": 1_319, "release": 2_638}
 CHANGED = 0.025
 ASSUMPTIONS = {"drawn": 0.10, "fixed": 0.15}
 """Assumption -> share of noisy questions."""
+PER_DISCORDANCE = {"drawn": 2.0, "fixed": 3.0}
+"""Assumption -> noisy questions for each question that a baseline answers otherwise in its other round."""
 
 
 def differences(rng: np.random.Generator, assumption: str, drop_points: float, questions: int, rounds: int) -> np.ndarray:
@@ -50,10 +52,10 @@ def differences(rng: np.random.Generator, assumption: str, drop_points: float, q
     return arms[0] - arms[1]
 
 
-def curve(policy: str, assumption: str, gates: int, seed: int) -> list[tuple[float, float, float]]:
+def curve(policy: str, assumption: str, gates: int, seed: int, rounds: int) -> list[tuple[float, float, float]]:
     """Return (drop in points, share of PASS, share of FAIL) for every drop."""
     limits = POLICIES[policy]["accuracy"]
-    rounds, questions = ROUNDS[policy], QUESTIONS[policy]
+    questions = QUESTIONS[policy]
     rows = []
     for drop in DROPS:
         rng = np.random.default_rng([seed, round(10 * drop), list(ASSUMPTIONS).index(assumption)])
@@ -73,15 +75,20 @@ def main() -> None:
     parser.add_argument("--gates", type=int, default=1_000, help="simulated gates a point")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--policy", choices=list(POLICIES), action="append", help="one policy; by default all of them")
+    parser.add_argument("--discordance", type=float, help="answers that differ in another round of the baseline, percent")
+    parser.add_argument("--rounds", type=int, help="rounds an arm; by default the policy's")
     options = parser.parse_args()
+    if options.discordance is not None:
+        ASSUMPTIONS.update({name: each * options.discordance / 100 for name, each in PER_DISCORDANCE.items()})
     begin = time.perf_counter()
     print(f"{options.gates} gates a point; largest standard error {50 / options.gates**0.5:.1f} points")
     for policy in options.policy or POLICIES:
         limits = POLICIES[policy]["accuracy"]
         below, above = limits["limits.pass_drop_points"], limits["limits.fail_drop_points"]
-        print(f"\n{policy}: {QUESTIONS[policy]} questions, {ROUNDS[policy]} rounds")
+        rounds = options.rounds or ROUNDS[policy]
+        print(f"\n{policy}: {QUESTIONS[policy]} questions, {rounds} rounds")
         print(f"PASS below {below} points (upper 95 %), FAIL above {above} (lower 99 %)")
-        curves = {name: curve(policy, name, options.gates, options.seed) for name in ASSUMPTIONS}
+        curves = {name: curve(policy, name, options.gates, options.seed, rounds) for name in ASSUMPTIONS}
         print("true drop" + "".join(f"   {name + ' PASS':>12} {'REVIEW':>7} {'FAIL':>7}" for name in curves))
         for index, drop in enumerate(DROPS):
             cells = ""

@@ -17,7 +17,8 @@ import psutil
 
 from servegate import __version__, nvml
 from servegate.domain.arms import Arm
-from servegate.domain.evidence import EngineFacts, Gpu, Manifest
+from servegate.domain.evidence import EngineFacts
+from servegate.domain.manifest import Gpu, Manifest
 from servegate.errors import RunnerError
 from servegate.text.secret_names import is_secret
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from servegate.domain.arms import Arm, Role, ServingConfig
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Quantization
+from servegate.domain.evidence import EngineFacts, EngineStatus, Quantization
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step
 
 

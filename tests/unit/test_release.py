@@ -13,8 +13,8 @@ import pytest
 from servegate.artifacts import RunDirectory, dump
 from servegate.cli import _code
 from servegate.config.release import ReleasePolicy, read_release_policy, shortcomings
-from servegate.domain.evidence import Gpu
 from servegate.domain.judgement import EXIT_CODES, Outcome, PolicyRef, Scope, Verdict
+from servegate.domain.manifest import Gpu
 from servegate.domain.plan import Origin, Plan
 from servegate.errors import UsageError
 from tests.unit.samples import manifest, plan

@@ -7,43 +7,28 @@ written before the JSON that names them, and run.json after both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from servegate import __version__
 from servegate.artifacts.durable import dump, load, read_columns, replacing, sha256_of_file, stored, write_columns
+from servegate.artifacts.envelopes import UNBOUND, Envelope, opened, validated
 from servegate.artifacts.intake import ensure_regular, irregular, regular_files
 from servegate.artifacts.liveness import is_running
 from servegate.domain.arms import ARM_NAME, Arm
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Verdict
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan, fingerprint_of
 from servegate.domain.records import Json, Record
 from servegate.errors import RunDirectoryError, StorageError
 
-SCHEMA_VERSION = 1
 EVIDENCE = ("arms/", "inputs/", "plan.json", "run.json")
 """What is judged; everything else in a run directory is made from it."""
 CHECKSUMS = "checksums.sha256"
 
 R = TypeVar("R", bound=Record)
 M = TypeVar("M", bound=Measurement)
-
-
-@dataclass(frozen=True)
-class Envelope:
-    """What every JSON file of a run directory carries around its data."""
-
-    kind: str
-    gate: str
-    plan: str | None
-    arm: str | None
-    status: str
-    reason: Reason | None
-    seconds: float | None
-    columns: Json | None
-    data: dict[str, Json]
 
 
 class RunDirectory:
@@ -108,7 +93,7 @@ class RunDirectory:
                 "plan.json was changed after it was written: its fingerprint is another one",
                 advice="Restore the file, or measure again.",
             )
-        plan = _validated(Plan, envelope.data, "plan.json")
+        plan = validated(Plan, envelope.data, "plan.json")
         self._plan = envelope.plan
         return plan.model_copy(update={"arms": {name: self._with_config(arm) for name, arm in plan.arms.items()}})
 
@@ -141,7 +126,7 @@ class RunDirectory:
         if not (self.root / path).is_file():
             return None
         envelope = self._read(path, "engine")
-        return _validated(EngineFacts, {**envelope.data, "status": EngineStatus(envelope.status)}, path)
+        return validated(EngineFacts, {**envelope.data, "status": EngineStatus(envelope.status)}, path)
 
     def write_manifest(self, plan: Plan, arm: str, manifest: Manifest) -> None:
         """Write an arm's environment."""
@@ -193,7 +178,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} has the unknown status {envelope.status!r}", advice="Measure again.")
         partial = (envelope.reason or unstated) if envelope.status == "partial" else None
         columns = read_columns(envelope.columns, self.root / path) if envelope.columns else {}
-        return _validated(kind, {**envelope.data, "columns": columns, "partial": partial}, path)
+        return validated(kind, {**envelope.data, "columns": columns, "partial": partial}, path)
 
     def write_comparison(self, plan: Plan, check: str, comparison: Comparison | NotMeasured) -> None:
         """Write a comparison, a product of the evidence."""
@@ -211,7 +196,7 @@ class RunDirectory:
         envelope = self._read(path, f"comparison/{check}")
         if envelope.status == "not_measured":
             return NotMeasured(reason=envelope.reason or Reason(code="unknown", message="no reason was recorded"))
-        return _validated(Comparison, envelope.data, path)
+        return validated(Comparison, envelope.data, path)
 
     def write_verdict(self, plan: Plan, verdict: Verdict) -> None:
         """Write the verdict."""
@@ -291,20 +276,9 @@ class RunDirectory:
         self._write(path, Envelope(kind, plan.gate, plan.fingerprint(), arm, "complete", None, None, None, record.to_json()))
 
     def _write(self, path: str, envelope: Envelope) -> None:
-        document = {
-            "kind": envelope.kind,
-            "schema_version": SCHEMA_VERSION,
-            "servegate": __version__,
-            "gate": envelope.gate,
-            "plan": envelope.plan if envelope.kind in {"plan", "run"} else self._plan or envelope.plan,
-            "arm": envelope.arm,
-            "status": envelope.status,
-            "reason": envelope.reason.to_json() if envelope.reason else None,
-            "seconds": envelope.seconds,
-            "columns": envelope.columns,
-            "data": envelope.data,
-        }
-        self._write_bytes(path, dump(document))
+        if envelope.kind not in UNBOUND:
+            envelope = replace(envelope, plan=self._plan or envelope.plan)
+        self._write_bytes(path, dump(envelope.to_json()))
 
     def _write_bytes(self, path: str, content: bytes) -> None:
         with replacing(self._target(path)) as stream:
@@ -320,47 +294,10 @@ class RunDirectory:
         return target
 
     def _record(self, path: str, kind: str, record: type[R]) -> R:
-        return _validated(record, self._read(path, kind).data, path)
+        return validated(record, self._read(path, kind).data, path)
 
     def _read(self, path: str, kind: str) -> Envelope:
-        document = load(self.root / path)
-        if not isinstance(document, dict) or document.get("kind") != kind:
-            found = document.get("kind") if isinstance(document, dict) else type(document).__name__
-            raise RunDirectoryError(f"{path} is of kind {found!r}, not {kind!r}", advice="Measure again, or restore the file.")
-        version = document.get("schema_version")
-        if version != SCHEMA_VERSION or isinstance(version, bool):  # to Python, true is 1
-            raise RunDirectoryError(
-                f"{path} has schema version {version!r}; this servegate {__version__} reads {SCHEMA_VERSION}",
-                advice=f"Use the servegate that wrote it ({document.get('servegate')!r}) or a newer one.",
-            )
-        if self._plan is not None and kind not in {"plan", "run"} and document.get("plan") != self._plan:
-            raise RunDirectoryError(
-                f"{path} belongs to another plan than plan.json",
-                why="It was copied from another run, or one arm was measured under other settings.",
-                advice="Measure both arms under one plan.",
-            )
-        reason = document.get("reason")
-        try:
-            return Envelope(
-                kind=kind,
-                gate=str(document.get("gate")),
-                plan=document.get("plan"),
-                arm=document.get("arm"),
-                status=str(document.get("status")),
-                reason=Reason.model_validate(reason) if reason else None,
-                seconds=document.get("seconds"),
-                columns=document.get("columns"),
-                data=document["data"] if isinstance(document.get("data"), dict) else {},
-            )
-        except ValueError as error:
-            raise RunDirectoryError(f"{path} is damaged: {error}") from error
-
-
-def _validated(record: type[R], data: dict[str, Json], path: str) -> R:
-    try:
-        return record.model_validate(data)
-    except ValueError as error:
-        raise RunDirectoryError(f"{path} does not hold what it should: {error}", advice="Measure again.") from error
+        return opened(load(self.root / path), path, kind, self._plan)
 
 
 def _arm(name: str) -> str:

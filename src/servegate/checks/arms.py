@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from datetime import date
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, finding
+from servegate.checks.engagement.reading import scale_strategies
 from servegate.checks.laxness import laxer
 from servegate.checks.retrieval.choosing import causes_of
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import Role
 from servegate.domain.calibration import remark, valid_for
-from servegate.domain.evidence import EngineFacts, EngineStatus, Manifest, Measurement
+from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement
 from servegate.domain.judgement import Finding, Outcome, Severity
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 
 ENGAGEMENT = "engagement"
@@ -194,14 +196,7 @@ def suggestions(outcome: Outcome, arms: Arms) -> list[Finding]:
     facts = arms[Role.CANDIDATE].engine
     if outcome is not Outcome.FAIL or facts is None:
         return []
-    own = facts.checkpoint_quantization
-    groups = own.get("config_groups") if isinstance(own, dict) else None
-    strategies = {
-        group["weights"].get("strategy")
-        for group in (groups.values() if isinstance(groups, dict) else ())
-        if isinstance(group, dict) and isinstance(group.get("weights"), dict)
-    }
-    if "per_tensor" not in (facts.quantization.resolved or "") and "tensor" not in strategies:
+    if "tensor" not in scale_strategies(facts):
         return []
     message = (
         "the candidate's weights have one scale a tensor, the coarsest there is: try one a channel "

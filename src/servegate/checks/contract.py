@@ -18,8 +18,9 @@ from typing import Any, Generic, TypeVar
 
 from servegate.domain.arms import Arm
 from servegate.domain.blocks import Section, Text
-from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.evidence import EngineFacts, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Knob, ModelSource, Plan
 from servegate.domain.records import Json, Record, Settings
 from servegate.ports import Advance, Probes

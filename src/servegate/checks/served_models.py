@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from servegate.checks.contract import finding
-from servegate.domain.evidence import Manifest, ServedFiles
 from servegate.domain.judgement import Finding, Severity
+from servegate.domain.manifest import Manifest, ServedFiles
 from servegate.domain.records import Json
 
 ARMS = "arms"

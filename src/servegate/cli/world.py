@@ -15,7 +15,8 @@ from servegate.checks import discovered
 from servegate.cli.tasks import check_tasks
 from servegate.config import Resolved
 from servegate.domain.arms import Arm, Role
-from servegate.domain.evidence import EngineFacts, Manifest
+from servegate.domain.evidence import EngineFacts
+from servegate.domain.manifest import Manifest
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.environment import engine_environment
 from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes

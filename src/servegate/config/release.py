@@ -11,8 +11,8 @@ from pydantic import Field
 
 from servegate.config.faults import validated
 from servegate.config.files import read_text
-from servegate.domain.evidence import Manifest
 from servegate.domain.judgement import Outcome, Verdict
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.domain.policies import PolicyName
 from servegate.domain.records import Json, Settings

@@ -12,7 +12,8 @@ from typing import Literal
 from pydantic import field_validator
 
 from servegate.domain.arms import Role
-from servegate.domain.evidence import EngineFacts, Manifest
+from servegate.domain.evidence import EngineFacts
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan, sha256_of
 from servegate.domain.records import Json, Record
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from servegate.domain.arms import Arm
-from servegate.domain.evidence import ServedFiles
+from servegate.domain.manifest import ServedFiles
 from servegate.domain.plan import sha256_of, sha256_of_text
 from servegate.domain.records import Json
 from servegate.engines.preflight import hub_cache

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from servegate.artifacts import RunDirectory, boot_id
 from servegate.config import Resolved, checks_of
 from servegate.domain.arms import Arm
-from servegate.domain.evidence import EngineFacts, Manifest, Reason
+from servegate.domain.evidence import EngineFacts, Reason
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
 from servegate.errors import Cancelled, ServegateError, UsageError

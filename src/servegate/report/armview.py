@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from servegate.domain.evidence import EngineFacts, EngineStatus, FallbackUsed, Manifest, ServedFiles
+from servegate.domain.evidence import EngineFacts, EngineStatus, FallbackUsed
+from servegate.domain.manifest import Manifest, ServedFiles
 from servegate.domain.records import Json
 from servegate.report.numbers import number, plain, seconds
 from servegate.report.visible import cut

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from servegate.domain.blocks import Section
-from servegate.domain.evidence import EngineFacts, Manifest
+from servegate.domain.evidence import EngineFacts
 from servegate.domain.judgement import Verdict
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.report.armview import ArmGroup
 from servegate.report.shown import BlockView, Limits

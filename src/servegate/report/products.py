@@ -15,8 +15,9 @@ import json
 from collections.abc import Mapping
 
 from servegate.domain.blocks import Section
-from servegate.domain.evidence import EngineFacts, Manifest
+from servegate.domain.evidence import EngineFacts
 from servegate.domain.judgement import Verdict
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.domain.records import Json
 from servegate.report.page import Medium, Source, Stage

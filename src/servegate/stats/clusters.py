@@ -24,8 +24,8 @@ Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
-class ClusteredMean:
-    """A mean of n tokens in `clusters` clusters; `se` None when there are fewer than two clusters."""
+class Clustered:
+    """A mean or a slope of n values in `clusters` clusters; `se` None when there are fewer than two clusters."""
 
     value: float
     se: float | None
@@ -33,31 +33,15 @@ class ClusteredMean:
     clusters: int
 
     def bounds(self, alpha: float) -> tuple[float, float] | None:
-        """Return one-sided lower and upper bounds of the mean, each at level 1 - alpha; None without an interval."""
+        """Return one-sided lower and upper bounds, each at level 1 - alpha; None without an interval."""
         if self.se is None:
             return None
         reach = float(stdtrit(self.clusters - 1, 1 - alpha)) * self.se
         return self.value - reach, self.value + reach
 
 
-@dataclass(frozen=True)
-class ClusteredSlope:
-    """Slope of values over x (least squares), in the values' unit per unit of x; `se` None below two clusters."""
-
-    value: float
-    se: float | None
-    clusters: int
-
-    def bounds(self, alpha: float) -> tuple[float, float] | None:
-        """Return one-sided lower and upper bounds of the slope, each at level 1 - alpha; None without an interval."""
-        if self.se is None:
-            return None
-        reach = float(stdtrit(self.clusters - 1, 1 - alpha)) * self.se
-        return self.value - reach, self.value + reach
-
-
-def clustered_slope(values: Floats, x: Floats | Integers, clusters: Integers) -> ClusteredSlope | None:
-    """Return the slope of `values` [N] over `x` [N]; None when all x are equal, or there are fewer than three values.
+def clustered_slope(values: Floats, x: Floats | Integers, clusters: Integers) -> Clustered | None:
+    """Return the slope of `values` [N] over `x` [N], in their unit per unit of x; None for fewer than three, or equal x.
 
     The standard error is the same sandwich as above, for a line: scores (x - mean x) * residual are summed per cluster;
     with C clusters it carries the factors C / (C - 1) and (N - 1) / (N - 2), as in R and Stata.
@@ -78,7 +62,7 @@ def clustered_slope(values: Floats, x: Floats | Integers, clusters: Integers) ->
     count, n = len(sums), len(y)
     correction = count / (count - 1) * (n - 1) / (n - 2) if count > 1 else 0.0
     se = float(np.sqrt(correction * np.square(sums).sum())) / square if count > 1 else None
-    return ClusteredSlope(value=slope, se=se, clusters=count)
+    return Clustered(value=slope, se=se, n=n, clusters=count)
 
 
 def clustered_se(values: Floats, clusters: Integers) -> float:
@@ -93,7 +77,7 @@ def clustered_se(values: Floats, clusters: Integers) -> float:
     return mean.se
 
 
-def clustered_mean(values: Floats, clusters: Integers) -> ClusteredMean:
+def clustered_mean(values: Floats, clusters: Integers) -> Clustered:
     """Return the mean of `values` [N] with its clustered standard error. Raises ValueError on none, or unequal lengths."""
     if len(values) == 0 or len(values) != len(clusters):
         raise ValueError(f"needs as many cluster numbers as values, and at least one: {len(values)} and {len(clusters)}")
@@ -103,4 +87,4 @@ def clustered_mean(values: Floats, clusters: Integers) -> ClusteredMean:
     sums = np.bincount(places, weights=array - mean)
     count = len(sums)
     se = float(np.sqrt(count / (count - 1) * np.square(sums).sum()) / len(array)) if count > 1 else None
-    return ClusteredMean(value=mean, se=se, n=len(array), clusters=count)
+    return Clustered(value=mean, se=se, n=len(array), clusters=count)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from servegate.checks.contract import NO_MEASUREMENT, ArmEvidence, Evidence
-from servegate.domain.evidence import EngineFacts, EngineStatus, Gpu, Manifest
+from servegate.domain.evidence import EngineFacts, EngineStatus
+from servegate.domain.manifest import Gpu, Manifest
 from servegate.domain.plan import ModelSource, Plan
 from servegate.engines.vllm_log import read_log
 from tests.unit.samples import arm, engine_facts, manifest, plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from servegate.artifacts import RunDirectory, dump
 from servegate.checks import discovered
 from servegate.checks.contract import NO_MEASUREMENT, ArmEvidence, Evidence, finding
-from servegate.domain.blocks import Fold, Section
+from servegate.domain.blocks import Block, Fold, Section, Table, Text
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Outcome, Severity, outcome_of
 from tests.unit.checks.examples import EXAMPLES, Example
@@ -129,6 +130,26 @@ def test_noise_has_the_shape_of_the_comparison(name: str, example: Example) -> N
     assert sides
     # noise may say in addition which rounds it compared
     assert all(side.keys() - {"rounds"} <= comparison.candidate.keys() for side in sides)
+
+
+def blocks_of(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if isinstance(block, Fold):
+            yield from blocks_of(block.blocks)
+
+
+def test_a_section_counts_rounds_from_1_and_says_no_finding_again(name: str, example: Example) -> None:
+    planted = finding(name, "planted", Severity.REVIEW, "planted by the contract test")
+    section = CHECKS[name].present(compared(name, example), evidence(example), example.settings, (planted,))
+    assert "round 0" not in repr(section)
+    for block in blocks_of(section.blocks):
+        assert not (isinstance(block, Text) and planted.message in block.text), "the report's Findings say it"
+        for place, column in enumerate(block.columns if isinstance(block, Table) else ()):
+            if column.title in ("Round", "Rounds"):
+                assert isinstance(block, Table)
+                assert not [row for row in block.rows if str(row[place]).startswith("0")], block.title
+    assert any(isinstance(block, Text) and "planted" in block.text for block in section.blocks)
 
 
 @pytest.mark.parametrize("severity", list(Severity))

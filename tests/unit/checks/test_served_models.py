@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from servegate.checks.served_models import model_findings
-from servegate.domain.evidence import Manifest, ServedFiles
 from servegate.domain.judgement import Outcome, Severity
+from servegate.domain.manifest import Manifest, ServedFiles
 from tests.unit.checks.test_verdict import result, verdict
 from tests.unit.samples import manifest
 

@@ -8,19 +8,9 @@ import pytest
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Check, Evidence, finding
 from servegate.checks.verdict import Judged, decide, judged, missing_section
-from servegate.domain.evidence import (
-    Diagnosis,
-    EngineStatus,
-    FallbackUsed,
-    Gpu,
-    Manifest,
-    Measurement,
-    NotMeasured,
-    Quantization,
-    Reason,
-    ServedFiles,
-)
+from servegate.domain.evidence import Diagnosis, EngineStatus, FallbackUsed, Measurement, NotMeasured, Quantization, Reason
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
+from servegate.domain.manifest import Gpu, Manifest, ServedFiles
 from servegate.domain.plan import Knob, Origin, Plan
 from servegate.domain.records import Settings
 from tests.unit.samples import engine_facts, manifest, plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from servegate.cli import capacity, doctor
-from servegate.domain.evidence import Gpu
+from servegate.domain.manifest import Gpu
 from tests.unit.checks.capacity_samples import qwen3_plan, smollm2_plan
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from servegate.domain.arms import Arm
-from servegate.domain.evidence import ServedFiles
+from servegate.domain.manifest import ServedFiles
 from servegate.engines.served_files import served_files
 from tests.unit.samples import arm
 

@@ -13,8 +13,8 @@ from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.calibration import AaRun, Calibration, Split, ValidFor, remark, valid_for
-from servegate.domain.evidence import Gpu
 from servegate.domain.judgement import Comparison, Severity
+from servegate.domain.manifest import Gpu
 from servegate.domain.plan import Plan
 from servegate.errors import MeasurementError, UsageError
 from servegate.pipeline.calibrating import calibration, half

@@ -24,17 +24,7 @@ from servegate.domain.blocks import (
     Table,
     Text,
 )
-from servegate.domain.evidence import (
-    Diagnosis,
-    EngineFacts,
-    EngineStatus,
-    Gpu,
-    Kernel,
-    LogWarning,
-    Manifest,
-    Quantization,
-    Requested,
-)
+from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Kernel, LogWarning, Quantization, Requested
 from servegate.domain.judgement import (
     CheckOutcome,
     EvidenceRef,
@@ -45,6 +35,7 @@ from servegate.domain.judgement import (
     Severity,
     Verdict,
 )
+from servegate.domain.manifest import Gpu, Manifest
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Setting, Step, sha256_of_text
 from servegate.report import render
 from servegate.report.page import Stage

@@ -95,7 +95,7 @@ def _answers(comparison: Comparison, evidence: Evidence[AccuracyMeasurement]) ->
         document = asked.get((item["task"], item["doc_id"]))
         pairs.append(
             Pair(
-                title=f"{item['id']}, round {item['round']}",
+                title=f"{item['id']}, round {item['round'] + 1}",
                 left_title="baseline (right)",
                 right_title="candidate (wrong)",
                 left=_end(texts[0].get(key, "")),

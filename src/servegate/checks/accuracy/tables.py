@@ -35,7 +35,7 @@ def flips_table(comparison: Comparison, between: Contrast) -> Table:
 
 
 def _row(name: str, flips: Flips) -> tuple[Cell, ...]:
-    rounds = f"{flips.left_round} and {flips.right_round}"
+    rounds = f"{flips.left_round + 1} and {flips.right_round + 1}"
     return (name, rounds, flips.n, flips.right_to_wrong, flips.wrong_to_right, flips.extraction_suspects, flips.format_flips,
             flips.both_wrong_different, flips.same_text, flips.no_answer_left + flips.no_answer_right,
             flips.mcnemar_p)  # fmt: skip
@@ -68,7 +68,7 @@ def tasks_table(between: Contrast) -> Table:
 def filters_table(between: Contrast) -> Table:
     """Return accuracy and flips under every filter, the judged one among them."""
     rows = tuple(
-        (name, flips.left_round, flips.n, _share(flips, "right_to_wrong"), _share(flips, "wrong_to_right"),
+        (name, flips.left_round + 1, flips.n, _share(flips, "right_to_wrong"), _share(flips, "wrong_to_right"),
          flips.right_to_wrong, flips.wrong_to_right)
         for name, rounds in sorted(between.filters.items())
         for flips in rounds
@@ -94,7 +94,7 @@ def _share(flips: Flips, own_flip: str) -> float | None:
 def changed_answers(comparison: Comparison) -> Table:
     """Return every answer that differs in correctness or, both wrong, in what was extracted."""
     rows = tuple(
-        (item["id"], item["round"], item["kind"].replace("_", " "), item["baseline_extracted"], item["candidate_extracted"],
+        (item["id"], item["round"] + 1, item["kind"].replace("_", " "), item["baseline_extracted"], item["candidate_extracted"],
          item["baseline_flips_itself"], item["extraction_suspect"])
         for item in comparison.items
     )  # fmt: skip

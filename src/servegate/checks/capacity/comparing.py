@@ -9,8 +9,9 @@ from servegate.checks.capacity.record import ArmCapacity, CapacityContrast, Read
 from servegate.checks.capacity.settings import CapacitySettings
 from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.domain.arms import Arm
-from servegate.domain.evidence import EngineFacts, Manifest, Measurement, NotMeasured, Reason
+from servegate.domain.evidence import EngineFacts, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison
+from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.sizing import Prediction, Room, find_card, predicted
 

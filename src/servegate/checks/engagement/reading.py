@@ -116,6 +116,7 @@ def _read(side: ArmEvidence[Any], arm: Arm | None, role: Role) -> ArmReading:
     dead.update({name: dead.get(name) for name in facts.unknown_variables if name in variables})
     asked["quantization_asked"] = asked["quantization_asked"] or facts.quantization.requested or _method(facts)
     asked["kv_asked"] = asked["kv_asked"] or facts.kv_cache_dtype.requested
+    scales = scale_strategies(facts)
     return ArmReading(
         arm=role.value,
         served=facts.status is not EngineStatus.FAILED,
@@ -133,7 +134,7 @@ def _read(side: ArmEvidence[Any], arm: Arm | None, role: Role) -> ArmReading:
         warnings={warning.code: warning for warning in facts.warnings},
         dead_variables=dead,
         activation_scales=_activation_scales(facts.checkpoint_quantization),
-        scale_strategy=_scale_strategy(facts),
+        scale_strategy=next(iter(scales)) if len(scales) == 1 else None,
         recipe=None if facts.checkpoint_recipe is None else " ".join(facts.checkpoint_recipe.split())[:MAX_RECIPE],
         **asked,
     )
@@ -149,20 +150,20 @@ def _method(facts: EngineFacts) -> str | None:
     return _text(own.get("quant_method")) if isinstance(own, dict) else None
 
 
-def _scale_strategy(facts: EngineFacts) -> str | None:
+def scale_strategies(facts: EngineFacts) -> frozenset[str]:
     """Return what one scale of the weights covers: from the method's name in the log, else from the checkpoint's groups."""
     resolved = facts.quantization.resolved or ""
     for word in ("tensor", "channel", "block"):
         if f"per_{word}" in resolved:
-            return word
+            return frozenset({word})
     own = facts.checkpoint_quantization
     groups = own.get("config_groups") if isinstance(own, dict) else None
     found = set()
     for group in groups.values() if isinstance(groups, dict) else ():
         weights = group.get("weights") if isinstance(group, dict) else None
         if isinstance(weights, dict) and isinstance(weights.get("strategy"), str):
-            found.add(weights["strategy"])
-    return found.pop()[:20] if len(found) == 1 else None
+            found.add(weights["strategy"][:20])
+    return frozenset(found)
 
 
 def _activation_scales(own: Json) -> str | None:

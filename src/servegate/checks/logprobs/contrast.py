@@ -11,7 +11,7 @@ import numpy.typing as npt
 from servegate.checks.logprobs.pairing import Paired
 from servegate.domain.evidence import Columns
 from servegate.domain.records import Record
-from servegate.stats.clusters import ClusteredMean, clustered_mean, clustered_slope
+from servegate.stats.clusters import Clustered, clustered_mean, clustered_slope
 from servegate.stats.divergence import k3, kl_tv_bounds, top_share
 
 ALPHA = 0.05
@@ -160,7 +160,7 @@ def _logprobs(paired: Paired, left: Columns, right: Columns) -> tuple[npt.NDArra
     return left["logprob"][paired.left].astype(np.float64), right["logprob"][paired.right].astype(np.float64)
 
 
-def _interval(mean: ClusteredMean) -> Interval:
+def _interval(mean: Clustered) -> Interval:
     bounds = mean.bounds(ALPHA)
     if bounds is None:
         return Interval(value=mean.value, low=None, high=None, reason=ONE_CLUSTER)
@@ -181,7 +181,7 @@ def _rms(moved: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64]) -> Int
         return Interval(value=rms, low=None, high=None, reason=ONE_CLUSTER)
     if rms == 0:
         return Interval(value=0.0, low=0.0, high=0.0)
-    bounds = ClusteredMean(rms, mean.se / (2 * rms), mean.n, mean.clusters).bounds(ALPHA)
+    bounds = Clustered(rms, mean.se / (2 * rms), mean.n, mean.clusters).bounds(ALPHA)
     assert bounds is not None
     return Interval(value=rms, low=max(bounds[0], 0.0), high=bounds[1])
 
