@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -293,3 +294,27 @@ def test_a_full_disk_is_one_clear_error_and_leaves_the_old_file(run: RunDirector
         run.write_run("complete", {}, gate="g", plan=None)
     assert (run.root / "run.json").read_bytes() == before
     assert [path.name for path in run.root.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize("settled_ns", [0, 1 << 60])
+def test_a_file_that_changes_while_it_is_judged_gets_another_digest(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, settled_ns: int
+) -> None:
+    monkeypatch.setattr("servegate.artifacts.run_directory.SETTLED_NS", settled_ns)
+    run.write_measurement(plan(), "baseline", "prompts", answers("a"), 1.5)
+    path = run.root / "arms/baseline/prompts.json"
+    os.utime(path, ns=(10**18, 10**18))
+    run.write_checksums()
+    run.ensure_untouched()
+    time.sleep(0.05)  # longer than a tick of the kernel's clock
+    path.write_bytes(path.read_bytes().replace(b'"a"', b'"b"'))
+    with pytest.raises(RunDirectoryError, match="not what was measured"):
+        run.ensure_untouched()
+
+
+def test_a_digest_is_computed_once_for_a_file_that_stays(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("servegate.artifacts.run_directory.SETTLED_NS", 0)
+    run.write_measurement(plan(), "baseline", "prompts", answers("a"), 1.5)
+    run.write_checksums()
+    monkeypatch.setattr("servegate.artifacts.run_directory.sha256_of_file", lambda _: pytest.fail("hashed again"))
+    run.ensure_untouched()

@@ -7,7 +7,6 @@ the old or the new one. What is read back is bounded in size and trusted for not
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -108,11 +107,14 @@ def read_columns(stated: Json, json_path: Path) -> Columns:
         raise RunDirectoryError(f"{target} is missing", why=f"{json_path} refers to it.", advice="Measure again.")
     if target.stat().st_size > MAX_COLUMN_BYTES:
         raise RunDirectoryError(f"{target} is larger than {MAX_COLUMN_BYTES} bytes and was not read")
-    content = target.read_bytes()
-    if hashlib.sha256(content).hexdigest() != stated.get("sha256"):
-        raise RunDirectoryError(f"{target} was changed after it was measured", advice="Restore the file or measure again.")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+        with target.open("rb") as stream:  # once: what is read is the file that was hashed, and is in memory once
+            if hashlib.file_digest(stream, "sha256").hexdigest() != stated.get("sha256"):
+                raise RunDirectoryError(
+                    f"{target} was changed after it was measured", advice="Restore the file or measure again."
+                )
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise RunDirectoryError(f"{target} is not readable: {error}") from error

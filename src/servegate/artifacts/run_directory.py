@@ -6,6 +6,7 @@ written before the JSON that names them, and run.json after both.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from servegate.errors import RunDirectoryError, StorageError
 EVIDENCE = ("arms/", "inputs/", "plan.json", "run.json")
 """What is judged; everything else in a run directory is made from it."""
 CHECKSUMS = "checksums.sha256"
+SETTLED_NS = 2_000_000_000
+"""Clocks of file systems tick in steps of up to two seconds."""
 
 R = TypeVar("R", bound=Record)
 M = TypeVar("M", bound=Measurement)
@@ -39,6 +42,7 @@ class RunDirectory:
         self.root = root
         self._plan: str | None = None
         """Fingerprint that every file must carry, once the plan has been read."""
+        self._known_digests: dict[tuple[int, ...], str] = {}
 
     @classmethod
     def create(cls, root: Path) -> RunDirectory:
@@ -270,7 +274,19 @@ class RunDirectory:
     # -- bytes -----------------------------------------------------------------------------------------------
 
     def _digests(self) -> dict[str, str]:
-        return {name: sha256_of_file(path) for name, path in regular_files(self.root) if name != CHECKSUMS}
+        return {name: self._digest(path) for name, path in regular_files(self.root) if name != CHECKSUMS}
+
+    def _digest(self, path: Path) -> str:
+        """Return a file's sha256, computed once as long as the file is the same one with the same times and size.
+
+        A file that was written just now may be written again without another time, so its digest is not kept.
+        """
+        seen = path.stat()
+        key = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+        digest = self._known_digests.get(key) or sha256_of_file(path)
+        if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) > SETTLED_NS:
+            self._known_digests[key] = digest
+        return digest
 
     def _write_record(self, path: str, kind: str, plan: Plan, arm: str | None, record: Record) -> None:
         self._write(path, Envelope(kind, plan.gate, plan.fingerprint(), arm, "complete", None, None, None, record.to_json()))

@@ -54,7 +54,7 @@ def degeneration(text: str) -> Degeneration | None:
 
 
 def _soup(text: str) -> Degeneration | None:
-    tokens = SPECIAL_TOKEN.findall(text)
+    tokens = SPECIAL_TOKEN.findall(text) if "<" in text or "[" in text else []
     if len(tokens) >= SOUP_TOKENS and sum(map(len, tokens)) >= SOUP_TOKEN_SHARE * len(text):
         return Degeneration(Kind.SOUP, f"{len(tokens)} special tokens such as {tokens[0]!r}")
     damaged = DAMAGED.findall(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from servegate.text.facts import MAX_CHARACTERS, WORD, FactKind, Facts
 from servegate.text.quantities import Quantity
 from servegate.text.rulings import one_line
 
+COMMON_LETTERS = "etaoinsr"
 _ORDERED = (FactKind.NUMBER, FactKind.DATE, FactKind.OPTION)
 
 
@@ -128,11 +128,21 @@ def _order(left: Facts, right: Facts) -> tuple[Change, ...]:
             return (Change(FactKind.ORDER, _listed(mine), _listed(theirs)),)
     if left.json is not None and right.json is not None:
         return ()
+    if _other_letters(left.text, right.text):
+        return ()
     words = [list(map(str.casefold, WORD.findall(side.text))) for side in (left, right)]
-    if words[0] != words[1] and Counter(words[0]) == Counter(words[1]):
+    if words[0] != words[1] and sorted(words[0]) == sorted(words[1]):
         first = next(i for i, (a, b) in enumerate(zip(*words, strict=True)) if a != b)
         return (Change(FactKind.ORDER, " ".join(words[0][first : first + 4]), " ".join(words[1][first : first + 4])),)
     return ()
+
+
+def _other_letters(left: str, right: str) -> bool:
+    """Whether two texts can not hold the same words, told by counting letters; False says nothing."""
+    if not (left.isascii() and right.isascii()):
+        return False
+    left, right = left.lower(), right.lower()
+    return any(left.count(letter) != right.count(letter) for letter in COMMON_LETTERS)
 
 
 def _listed(keys: Iterable[str]) -> str:

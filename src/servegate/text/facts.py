@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 from servegate.text.dates import DATE, date_text, may_hold_date
 from servegate.text.fences import fenced_blocks, without_blocks
 from servegate.text.json_facts import leaves
-from servegate.text.quantities import CURRENCIES, NUMBER, UNITS, WORD_NUMBER, WORDS, Quantity, quantity, word_quantity
+from servegate.text.quantities import CURRENCIES, NUMBER, UNITS, WORD_NUMBER, WORDS, Quantity, numbers, quantity, word_quantity
 
 MAX_CHARACTERS = 64 * 1024
 """Longer texts are not taken apart; that they differ at all is then a changed fact."""
@@ -96,7 +96,6 @@ _NEGATIONS = frozenset(_NEGATION_WORDS.split())
 _POLARITIES = frozenset(("yes", "true", "false", "nan", "infinity"))
 _CONTRACTED = ("n't", "n\u2019t")
 _NEGATING_CHARACTERS = re.compile("[不没沒未]")
-_DIGIT = re.compile("[0-9]")
 _OPERATOR = re.compile(
     r"(?<=[ \w)])(<=|>=|==|!=|<|>|≤|≥|≠)(?=[ \w(-])|(?<=[0-9)])(?: ?([+*/×÷^]) ?| ([-\u2212\u2013x]) )(?=[0-9(-])"
 )
@@ -201,7 +200,7 @@ def _read_prose(facts: Facts, text: str) -> None:
             facts.add(FactKind.DATE, date_text(match), match[0])
         text = DATE.sub(" ; ", text)
     text = _without_all_identifiers(facts, text)
-    for match in NUMBER.finditer(text) if _DIGIT.search(text) else ():
+    for match in numbers(text):
         facts.quantities.setdefault(quantity(match), match[0].strip())
     for match in WORD_NUMBER.finditer(text) if not known.isdisjoint(WORDS) else ():
         facts.quantities.setdefault(word_quantity(match), match[0])

@@ -8,6 +8,7 @@ Arabic digits for ASCII ones and `1e400` for infinity. `1,250`, `1 250` (no-brea
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 DASHES = "-\u2212\u2010\u2011\u2012\u2013\u2014\u2015\ufe63\uff0d"
@@ -61,6 +62,9 @@ NUMBER = re.compile(
     r"|(?<=[0-9])[A-Za-zµμ]{1,6}(?![\w-])))?"
     r"(?![\w])"
 )
+_DIGIT = re.compile("[0-9]")
+REACH = max(map(len, CURRENCIES)) + 4
+"""Characters of a match of NUMBER before its first digit, at most: two signs, a currency, white space, a point."""
 WORD_NUMBER = re.compile(rf"\b(?P<word>{'|'.join(WORDS)})(?:[ -](?P<unit>{_UNIT_WORDS})(?![\w/]))?\b", re.IGNORECASE)
 
 
@@ -72,6 +76,14 @@ class Quantity:
     unit: str = ""
     currency: str = ""
     ambiguous: bool = False
+
+
+def numbers(text: str) -> Iterator[re.Match[str]]:
+    """Yield what `NUMBER.finditer` yields, without trying places that are far from any digit."""
+    place = 0
+    while (digit := _DIGIT.search(text, place)) and (match := NUMBER.search(text, max(place, digit.start() - REACH))):
+        yield match
+        place = match.end()
 
 
 def quantity(match: re.Match[str]) -> Quantity:

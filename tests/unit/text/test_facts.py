@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servegate.text.fact_changes import changes
+from servegate.text.fact_changes import _other_letters, changes
 from servegate.text.facts import MAX_CHARACTERS, Context, facts_of
 from servegate.text.options import named_options
-from servegate.text.quantities import decimal_text
+from servegate.text.quantities import CURRENCIES, NUMBER, decimal_text, numbers
 
 NAMES = Context(options=("ana", "ben", "yes", "no"))
 
@@ -185,3 +186,45 @@ def test_any_two_texts_compare_symmetrically_and_print_as_strict_json(left: str,
     assert changes(facts_of(left), facts_of(left)) == ()
     assert all("\n" not in str(one) and len(str(one)) <= 160 for one in there)
     json.dumps([one.to_json() for one in there], allow_nan=False, ensure_ascii=True)
+
+
+SIGNS = (
+    "1",
+    "42",
+    "1,250.00",
+    ".5",
+    "-",
+    "+",
+    "\u2212",
+    "$",
+    " ",
+    "\n",
+    "\u00a0",
+    "kg",
+    "US$",
+    "eur",
+    "x",
+    "a1",
+    "1e3",
+    "_",
+    ".",
+)
+PIECES = st.sampled_from((*CURRENCIES, *SIGNS))
+
+
+@settings(max_examples=400)
+@given(st.lists(PIECES | st.text(max_size=14), max_size=12).map("".join))
+def test_numbers_found_near_digits_are_all_numbers(text: str) -> None:
+    assert [match.span() for match in numbers(text)] == [match.span() for match in NUMBER.finditer(text)]
+
+
+def test_the_longest_start_of_a_number_is_within_reach() -> None:
+    longest = max(CURRENCIES, key=len)
+    for text in (f"a{' ' * 40}-{longest} -.5 and", f"{'b ' * 40}+US$+7", f"{'c ' * 40}$ 5{' d' * 40} -{longest}\t\u2212.25"):
+        assert [match.span() for match in numbers(text)] == [match.span() for match in NUMBER.finditer(text)] != []
+
+
+@given(st.lists(st.sampled_from(("open", "Closed", "it", "is", "not", "Straße", "'tis", "e")), max_size=6), st.randoms())
+def test_letters_never_rule_out_the_same_words_in_another_order(words: list[str], random: Random) -> None:
+    shuffled = random.sample(words, len(words))
+    assert not _other_letters(" ".join(words), ", ".join(shuffled).upper())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from servegate.checks.accuracy.contrast import Validity, contrast
 from servegate.checks.accuracy.estimates import Readings, estimates, task_drops
 from servegate.checks.accuracy.kinds import BOTH_WRONG, FLIPS, cut_kind, is_extraction_suspect, kind_as_scored, kind_of
-from servegate.checks.accuracy.pairing import PairedRound, judgeable, pair_arms, pair_with_itself, total_unpaired
+from servegate.checks.accuracy.pairing import PairedRound, judgeable, pair_arms, pair_with_itself, rounds_of, total_unpaired
 from servegate.checks.accuracy.readings import Reading, drops
 from servegate.checks.accuracy.record import AccuracyMeasurement, TaskRecord
 from servegate.checks.accuracy.settings import AccuracySettings
@@ -32,12 +32,13 @@ def compare(
         return missing
     baseline, candidate = measured(evidence)
     judged = {task.task: task.judged_filter for task in (*candidate.tasks, *baseline.tasks)}
-    rounds = judgeable(pair_arms(baseline, candidate), judged)
+    passes = {"baseline": rounds_of(baseline), "candidate": rounds_of(candidate)}
+    rounds = judgeable(pair_arms(passes["baseline"], passes["candidate"]), judged)
     readings = {reading: drops(rounds, judged, reading) for reading in Reading}
     left_out = readings[Reading.LEFT_OUT]
-    noise = {name: judgeable(pair_with_itself(arm), judged) for name, arm in (("baseline", baseline), ("candidate", candidate))}
+    noise = {name: judgeable(pair_with_itself(one), judged) for name, one in passes.items()}
     between = contrast(rounds, judged, _validity(evidence, rounds, judged, readings), task_drops(rounds, judged, readings))
-    floors = {name: contrast(passes, judged).to_json() if passes else None for name, passes in noise.items()}
+    floors = {name: contrast(own, judged).to_json() if own else None for name, own in noise.items()}
     reason = None if all(floors.values()) else "an arm was asked only once, so its own noise is unknown"
     return Comparison(
         candidate=between.to_json(),

@@ -160,26 +160,40 @@ def _under(paired: PairedRound, name: str) -> Flips:
 
 
 def _flips(paired: PairedRound, filter_of: FilterOf) -> Flips:
-    came = [(pair, kind_of(pair, filter_of(pair))) for pair in paired.pairs if pair.both_came]
-    kinds = Counter(kind for _, kind in came)
+    kinds: Counter[str | None] = Counter()
+    suspects: Counter[str | None] = Counter()
+    n = both_right = format_flips = same_text = no_answer_left = no_answer_right = 0
+    for pair in paired.pairs:  # one pass: a gate has tens of thousands of pairs
+        if not pair.both_came:
+            no_answer_left += not pair.left.came
+            no_answer_right += not pair.right.came
+            continue
+        name = filter_of(pair)
+        kind = kind_of(pair, name)
+        n += 1
+        kinds[kind] += 1
+        same_text += pair.left.text == pair.right.text
+        if kind in FLIPS:
+            suspects[kind] += is_extraction_suspect(pair, name)
+            continue
+        both_right += kind is None and pair.left.right(name)
+        format_flips += is_format_flip(pair, name)
     lost, won, different = kinds[RIGHT_TO_WRONG], kinds[WRONG_TO_RIGHT], kinds[BOTH_WRONG]
-    both_right = sum(kind is None and pair.left.right(filter_of(pair)) for pair, kind in came)
-    suspects = Counter(kind for pair, kind in came if kind in FLIPS and is_extraction_suspect(pair, filter_of(pair)))
     return Flips(
         left_round=paired.left_round,
         right_round=paired.right_round,
-        n=len(came),
+        n=n,
         right_to_wrong=lost,
         wrong_to_right=won,
         both_right=both_right,
-        both_wrong_same=len(came) - lost - won - both_right - different,
+        both_wrong_same=n - lost - won - both_right - different,
         both_wrong_different=different,
         extraction_suspects=suspects.total(),
         suspect_losses=suspects[RIGHT_TO_WRONG],
-        format_flips=sum(kind not in FLIPS and is_format_flip(pair, filter_of(pair)) for pair, kind in came),
-        same_text=sum(pair.left.text == pair.right.text for pair, _ in came),
-        no_answer_left=sum(not pair.left.came for pair in paired.pairs),
-        no_answer_right=sum(not pair.right.came for pair in paired.pairs),
+        format_flips=format_flips,
+        same_text=same_text,
+        no_answer_left=no_answer_left,
+        no_answer_right=no_answer_right,
         mcnemar_p=mcnemar_two_sided(lost, won),
     )
 

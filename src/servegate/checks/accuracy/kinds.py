@@ -19,6 +19,12 @@ FLIPS = (RIGHT_TO_WRONG, WRONG_TO_RIGHT)
 
 def kind_of(pair: Pair, filter_name: str) -> str | None:
     """Return which way a pair differs under a filter, or None when it does not (or an answer did not come)."""
+    if filter_name not in pair.kinds:
+        pair.kinds[filter_name] = _kind(pair, filter_name)
+    return pair.kinds[filter_name]
+
+
+def _kind(pair: Pair, filter_name: str) -> str | None:
     if not pair.both_came:
         return None
     left, right = pair.left.right(filter_name), pair.right.right(filter_name)
@@ -53,8 +59,9 @@ def is_extraction_suspect(pair: Pair, filter_name: str) -> bool:
 
 def is_format_flip(pair: Pair, filter_name: str) -> bool:
     """Return whether another filter flipped while the judged one did not."""
-    others = (name for name in pair.left.rows if name != filter_name)
-    return kind_of(pair, filter_name) not in FLIPS and any(kind_of(pair, name) in FLIPS for name in others)
+    if kind_of(pair, filter_name) in FLIPS:
+        return False
+    return any(kind_of(pair, name) in FLIPS for name in pair.left.rows if name != filter_name)
 
 
 def _denied(answer: Answer, filter_name: str) -> bool:

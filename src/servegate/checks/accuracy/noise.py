@@ -9,7 +9,7 @@ would bias it.
 from __future__ import annotations
 
 from servegate.checks.accuracy.contrast import contrast
-from servegate.checks.accuracy.pairing import pair_with_itself
+from servegate.checks.accuracy.pairing import pair_with_itself, rounds_of
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings
 
@@ -18,6 +18,6 @@ def more(baseline: AccuracyMeasurement, settings: AccuracySettings, planned: int
     """Return how many rounds both arms get beyond those planned; only the baseline's planned rounds are looked at."""
     rows = tuple(row for row in baseline.rows if row.round < planned)
     responses = tuple(response for response in baseline.responses if response.round < planned)
-    rounds = pair_with_itself(baseline.model_copy(update={"rows": rows, "responses": responses}))
+    rounds = pair_with_itself(rounds_of(baseline.model_copy(update={"rows": rows, "responses": responses})))
     share = contrast(rounds, {task.task: task.judged_filter for task in baseline.tasks}).discordance
     return settings.more_rounds if share is not None and share > settings.noisy_share else 0

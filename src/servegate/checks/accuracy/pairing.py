@@ -7,7 +7,7 @@ happen to be left is a score of something else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from servegate.checks.accuracy.record import AccuracyMeasurement, Response, Row
@@ -70,6 +70,8 @@ class Pair:
     doc_id: int
     left: Answer
     right: Answer
+    kinds: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
+    """What `kinds.kind_of` found under each filter, since it is asked several times of each."""
 
     @property
     def question(self) -> Question:
@@ -105,7 +107,11 @@ class OneRound:
     contradictory: frozenset[Question]
 
 
-def rounds_of(measurement: AccuracyMeasurement) -> dict[int, OneRound]:
+Rounds = Mapping[int, OneRound]
+"""An arm's passes by round."""
+
+
+def rounds_of(measurement: AccuracyMeasurement) -> Rounds:
     """Return an arm's passes by round; a repeated row that agrees with the first is dropped."""
     rows: dict[int, dict[Question, dict[str, Row]]] = {}
     contradictory: dict[int, set[Question]] = {}
@@ -113,7 +119,7 @@ def rounds_of(measurement: AccuracyMeasurement) -> dict[int, OneRound]:
         question = row.task, row.doc_id
         known = rows.setdefault(row.round, {}).setdefault(question, {})
         first = known.setdefault(row.filter, row)
-        if first != row:
+        if first is not row and first != row:
             contradictory.setdefault(row.round, set()).add(question)
     responses = {(response.round, response.task, response.doc_id): response for response in measurement.responses}
     return {
@@ -146,18 +152,16 @@ def pair_rounds(left: OneRound, right: OneRound, left_round: int, right_round: i
     return PairedRound(left_round=left_round, right_round=right_round, pairs=tuple(pairs), unpaired=unpaired)
 
 
-def pair_arms(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement) -> tuple[PairedRound, ...]:
+def pair_arms(left: Rounds, right: Rounds) -> tuple[PairedRound, ...]:
     """Join each round of the baseline to the same round of the candidate; a round that one arm lacks is all unpaired."""
-    left, right = rounds_of(baseline), rounds_of(candidate)
     nothing = OneRound(answers={}, contradictory=frozenset())
     return tuple(
         pair_rounds(left.get(number, nothing), right.get(number, nothing), number, number) for number in sorted({*left, *right})
     )
 
 
-def pair_with_itself(arm: AccuracyMeasurement) -> tuple[PairedRound, ...]:
+def pair_with_itself(rounds: Rounds) -> tuple[PairedRound, ...]:
     """Join each round of an arm to its next one: what changes although nothing changed."""
-    rounds = rounds_of(arm)
     numbers = sorted(rounds)
     following = {number: numbers[index + 1] for index, number in enumerate(numbers[:-1])}
     return tuple(pair_rounds(rounds[first], rounds[second], first, second) for first, second in following.items())
@@ -189,4 +193,6 @@ def total_unpaired(rounds: Iterable[PairedRound]) -> Unpaired:
 
 def _same(left: Answer, right: Answer) -> bool:
     """Whether both answers were given to the same document, target and prompt, under the same filters."""
-    return {name: row.hashes for name, row in left.rows.items()} == {name: row.hashes for name, row in right.rows.items()}
+    return left.rows.keys() == right.rows.keys() and all(
+        row.hashes == right.rows[name].hashes for name, row in left.rows.items()
+    )

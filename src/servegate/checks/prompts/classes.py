@@ -53,6 +53,7 @@ WITHOUT_ANSWER = {
 }
 EMPTY_REASONS = (BOTH_EMPTY, BASELINE_EMPTY, CANDIDATE_EMPTY) = ("both empty", "baseline empty", "candidate empty")
 _facts = lru_cache(maxsize=1_024)(facts_of)
+_degeneration = lru_cache(maxsize=1_024)(degeneration)
 """Rounds of one arm mostly say the same, and they are read one after the other."""
 THOUGHT, THOUGHT_END = "<think>", "</think>"
 INDENTED = frozenset({"code", "yaml"})
@@ -120,15 +121,15 @@ def read(answer: Answer, prompt: Prompt, context: Context = PLAIN) -> Reading:
         return Reading(answer, None, open_ruling, context)
     if answer.status is ItemStatus.EMPTY:
         ruling = judge(prompt.expect, "", cut=False, tool_calls=()) if prompt.expect else None
-        return Reading(answer, degeneration(""), ruling, context)
+        return Reading(answer, _degeneration(""), ruling, context)
     visible, cut = _after_thinking(answer.text), answer.status is ItemStatus.TRUNCATED
     if visible is None:  # a thought that did not end before the limit holds no answer, right or wrong
         unended = Ruling(State.OPEN, "cut while it was thinking") if prompt.expect else None
-        return Reading(answer, degeneration(answer.text), unended, context)
+        return Reading(answer, _degeneration(answer.text), unended, context)
     calls = calls_of(answer) if prompt.route == "chat" else None
     spoken = visible.removesuffix(calls_as_text(calls or ()))
     ruling = _ruled(prompt.expect, spoken, cut, calls) if prompt.expect else None
-    return Reading(answer, degeneration(visible), ruling, context)
+    return Reading(answer, _degeneration(visible), ruling, context)
 
 
 def _ruled(expect: dict[str, Json], text: str, cut: bool, calls: tuple[Mapping[str, Json], ...] | None) -> Ruling:

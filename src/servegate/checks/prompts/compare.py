@@ -62,12 +62,13 @@ def compare(evidence: Evidence[PromptsMeasurement], settings: PromptsSettings) -
     pairs = list(paired.pairs.values())
     full = {*baseline.full_rounds, *candidate.full_rounds} or set(rounds)
     by_round = {number: [pair for pair in pairs if pair.round == number] for number in rounds}
-    first = next(iter(by_round.values()), [])
+    summaries = {number: summary(group) for number, group in by_round.items()}
+    first = next(iter(summaries.values()), None) or summary([])
     drawn, losses = sampled.compared(*measured(evidence), prompts)
     return Comparison(
         candidate={
-            **summary(first),
-            "by_round": [{"round": number, **summary(group)} for number, group in by_round.items()],
+            **first,
+            "by_round": [{"round": number, **counted} for number, counted in summaries.items()],
             "prompts": len(items),
             "distinct": len({item["prompt_sha256"] for item in items}),
             "contracts": dict(sorted(Counter(item["contract"]["state"] for item in items if item["contract"]).items())),
@@ -153,14 +154,14 @@ def _arm(readings: Iterable[Reading]) -> dict[str, Json]:
     }
 
 
-def _estimates(first: Sequence[Pair], items: Sequence[dict[str, Json]]) -> dict[str, Estimate]:
+def _estimates(counted: dict[str, Json], items: Sequence[dict[str, Json]]) -> dict[str, Estimate]:
     """Return the share of differing answers, and the increases of degenerate answers and cap hits in points.
 
+    `counted` is the summary of the first round.
     The unit is the prompt: a prompt's rounds are averaged first, and so are copies of one prompt under other ids, which know
     no more than one. So `n` is the number of distinct prompts.
     """
     estimates: dict[str, Estimate] = {}
-    counted = summary(first)
     if counted["answered"]:
         low, high = wilson(counted["differing"], counted["answered"])
         estimates["differing"] = Estimate(
