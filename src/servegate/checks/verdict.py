@@ -35,6 +35,8 @@ from servegate.domain.records import Json
 
 IN_THE_HEADLINE = (f"{ARMS}/model-unresolved", f"{ARMS}/laxer-than-policy")
 """What a reader of a PASS has to know before the rest."""
+TOLERATED = ("-tolerated", "/key-lost", "/small-drop")
+"""How codes end of damage that was seen and is inside a limit; where it blocks, no PASS has a headline."""
 SAID_BETTER = {
     f"{ARMS}/chat-template-differs": "prompts/template-differs",
     "prompts/stop-ids-differ": f"{ARMS}/stop-ids-differ",
@@ -189,8 +191,10 @@ def _headline(outcome: Outcome, findings: tuple[Finding, ...], policy: str) -> s
     """Return one sentence: what decided, or for a PASS what is left to read."""
     if outcome is Outcome.PASS:
         said = [item.message for item in findings if "/unread" in item.code or item.code in IN_THE_HEADLINE]
-        found = "no damage found" + (f" under policy {policy}" if policy == "quick" else "")
-        return "; ".join([found, *said])
+        tolerated = [item.message for item in findings if item.code.endswith(TOLERATED)]
+        found = "no damage beyond what the gate tolerates" if tolerated else "no damage found"
+        found += f" under policy {policy}" if policy == "quick" else ""
+        return "; ".join([found, *tolerated, *said])
     deciding = [item for item in findings if item.severity.value == outcome.value]
     if not deciding:
         return "absence of evidence: no check decided"

@@ -6,10 +6,11 @@ judges. It holds for one setting alone (`ValidFor`): another card, engine, polic
 
 from __future__ import annotations
 
+import math
 from datetime import date
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import field_validator
+from pydantic import Field, field_validator, model_validator
 
 from servegate.domain.arms import Role
 from servegate.domain.evidence import EngineFacts
@@ -20,6 +21,8 @@ from servegate.domain.records import Json, Record
 KIND, SCHEMA_VERSION = "calibration", 1
 STALE_DAYS = 30
 """Drivers, engines and neighbours change: an older record is still shown, and called old."""
+MOST_RUNS = 100_000
+ALPHA, ROUNDING = 0.05, 0.001
 KNOWN_AT_PLAN_TIME = ("policy", "model", "baseline", "workload", "limits")
 
 
@@ -103,6 +106,20 @@ class AaRun(Record):
     """What the smallest detectable effects are computed from, by name."""
 
 
+def _proven(alarms: int, runs: int, upper: float) -> bool:
+    """Whether so few alarms would come at most once in twenty times at that rate (the binomial distribution)."""
+    if upper >= 1:
+        return True
+    if upper <= 0 or runs == 0:
+        return False
+
+    def log_chance(k: int) -> float:
+        ways = math.lgamma(runs + 1) - math.lgamma(k + 1) - math.lgamma(runs - k + 1)
+        return ways + k * math.log(upper) + (runs - k) * math.log1p(-upper)
+
+    return sum(math.exp(log_chance(k)) for k in range(alarms + 1)) <= ALPHA + ROUNDING
+
+
 class Rate(Record):
     """`alarms` of `runs`; `upper` is the exact one-sided 95 % limit, None where the runs are not independent or none."""
 
@@ -114,13 +131,22 @@ class Rate(Record):
     void: int = 0
     held: int = 0
 
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        """A record is a file that anybody may write: such as more alarms than runs, or an unproven limit."""
+        if not 0 <= self.alarms <= self.runs <= MOST_RUNS or self.void < 0 or self.held < 0:
+            raise ValueError(f"{self.alarms} alarms of {self.runs} runs is no count")
+        if self.upper is not None and not _proven(self.alarms, self.runs, self.upper):
+            raise ValueError(f"{self.alarms} of {self.runs} runs do not prove a limit of {self.upper:.3g}")
+        return self
+
 
 class RestartSpread(Record):
     """Standard deviation between starts and its upper 95 % limit; `unit` is `log ratio` (0.01: 1 %) or `points`."""
 
-    sd: float
-    upper: float
-    starts: int
+    sd: float = Field(ge=0)
+    upper: float = Field(ge=0)
+    starts: int = Field(ge=2)
     unit: str
 
 
@@ -199,4 +225,6 @@ def remark(kept: Json, here: ValidFor, today: date | None, *, measured: bool) ->
         text += f", {age} days old: calibrate anew"
     elif age is not None and age > 0:
         text += f", {age} day{'' if age == 1 else 's'} old"
+    elif age is not None and age < 0:
+        text += ", later than this run"
     return text + ")", True

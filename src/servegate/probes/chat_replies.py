@@ -71,6 +71,9 @@ def _completion(request: CompletionRequest, reply: Reply) -> Completion:
     given = document.get("prompt_token_ids")
     if given is None:
         raise UnusableReplyError("the engine did not return prompt_token_ids, so what it saw is not known")
+    seen, counted = ids_of(given, "prompt_token_ids"), usage_of(document, None)["prompt_tokens"]
+    if not seen or counted not in (None, len(seen)):
+        raise UnusableReplyError(f"the engine counts {counted} tokens of the prompt and returns {len(seen)} prompt_token_ids")
     content = message.get("content")
     if content is not None and not isinstance(content, str):
         raise UnusableReplyError(f"the answer's content is {type(content).__name__}, not a string")
@@ -90,7 +93,7 @@ def _completion(request: CompletionRequest, reply: Reply) -> Completion:
         reasoning=reasoning,
         reasoning_field=field,
         tool_calls=calls,
-        prompt_token_ids=ids_of(given, "prompt_token_ids"),
+        prompt_token_ids=seen,
         token_ids=token_ids,
         e2e_latency_s=reply.seconds,
         ttft_ms_reason=NOT_STREAMED,

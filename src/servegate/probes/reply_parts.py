@@ -75,6 +75,8 @@ def status_of(
     `text` is all that was shown, `answer` what of it is no think block.
     """
     thought = reasoning is not None and bool(reasoning.strip())
+    if (text or thought) and not tokens:
+        return ItemStatus.FAILED, "there is an answer, and it came without the ids of its tokens"
     if finish == "length":
         if thought and not text.strip():  # the parser took the thought out, so no mark in the text says that it did not end
             return ItemStatus.REASONING_ONLY, f"cut at {tokens} tokens while it was thinking"
@@ -107,8 +109,8 @@ def reasoning_of(text: str, holder: Mapping[str, Json]) -> tuple[str | None, str
     return None, None, text
 
 
-def usage_of(document: Json, tokens: int) -> dict[str, int | None]:
-    """Return the engine's own counts, None where it states none.
+def usage_of(document: Json, tokens: int | None) -> dict[str, int | None]:
+    """Return the engine's own counts, None where it states none; `tokens` (None: not compared) is how many came.
 
     Raises:
         UnusableReplyError: it counts other tokens than came, so some are missing.
@@ -117,7 +119,7 @@ def usage_of(document: Json, tokens: int) -> dict[str, int | None]:
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     made = count_of(usage.get("completion_tokens"))
-    if made is not None and made != tokens:
+    if tokens is not None and made is not None and made != tokens:
         raise UnusableReplyError(f"the engine counts {made} generated tokens, {tokens} came")
     return {
         "prompt_tokens": count_of(usage.get("prompt_tokens")),

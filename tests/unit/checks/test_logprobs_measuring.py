@@ -171,7 +171,7 @@ def test_text_that_is_repeated_is_counted_wherever_the_copy_begins() -> None:
     assert prepared(Engine(), own, settings(windows=100, tokens=100)).copies == 0
     repeated = prepared(Engine(), paragraph * 20, settings(windows=100, tokens=100))
     assert (len(repeated.windows), repeated.copies) == (62, 59)
-    assert prepared(Engine(bos=BOS), own + own, settings(windows=100, tokens=100)).copies >= 38
+    assert prepared(Engine(bos=BOS), own + own, settings(windows=100, tokens=100)).copies >= 35
 
 
 def test_d7_bos_is_what_the_tokenizer_adds_and_explicit() -> None:

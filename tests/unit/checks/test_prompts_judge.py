@@ -289,3 +289,12 @@ def test_old_evidence_is_judged_again_under_other_limits() -> None:
     found = evidence({"p": ["sound"] * 2}, {"p": [LOOP] * 2})
     assert "prompts/degenerate-increase" in judged(found)
     assert "prompts/degenerate-increase" not in judged(found, degenerate_increase_points=50.0)
+
+
+def test_damage_that_a_limit_tolerates_is_told_and_never_called_none() -> None:
+    broken = evidence({"p": [GOOD, GOOD]}, {"p": [BAD, BAD]}, {"p": JSON})
+    told = judged(broken, contract_breaks=1)["prompts/contract-broken-tolerated"]
+    assert (told.severity, told.value, told.operator, told.limit) == (Severity.INFO, 1.0, "<=", 1.0)
+    looping = evidence({"p": ["sound"] * 2}, {"p": [LOOP] * 2})
+    told = judged(looping, degenerate_increase_points=50)["prompts/degenerate-increase-tolerated"]
+    assert (told.severity, told.operator, told.limit) == (Severity.INFO, "<", 50)

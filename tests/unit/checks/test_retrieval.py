@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from servegate.checks.contract import Change, Choice, MeasureContext
+from servegate.checks.contract import ArmEvidence, Change, Choice, Evidence, MeasureContext
 from servegate.checks.retrieval import CHECK
 from servegate.checks.retrieval.preparing import prepare
 from servegate.checks.retrieval.record import LongPrompt, RetrievalInputs
 from servegate.checks.retrieval.settings import RetrievalSettings
 from servegate.checks.retrieval.texts import SENTENCES, key_of, states, text_of
 from servegate.domain.evidence import EngineFacts, ItemStatus
-from servegate.domain.judgement import Severity
+from servegate.domain.judgement import Comparison, Severity
 from servegate.domain.plan import Knob, ModelSource
 from servegate.domain.workload import ChatPrompt, Completion, CompletionRequest, Rendered
 from servegate.errors import MeasurementError, UsageError
 from servegate.ports import Advance, Probes
-from tests.unit.checks.retrieval_samples import COUNT, inputs, judged, right
+from tests.unit.checks.retrieval_samples import COUNT, inputs, judged, measurement, right
 from tests.unit.samples import arm, engine_facts
 
 
@@ -329,3 +329,16 @@ def test_the_shorter_length_of_the_arms_is_filled() -> None:
     kept = CHECK.choose(RetrievalSettings(context_tokens=1024), True, change("max-model-len", (8192, 4096))).settings
     assert isinstance(kept, RetrievalSettings)
     assert kept.context_tokens == 1024
+
+
+@pytest.mark.parametrize(
+    ("served", "told"), [((100, 100), False), ((180, 400), False), ((200, 181), True), ((32_768, 32_768), True)]
+)
+def test_keys_of_short_prompts_say_nothing_about_a_long_context(served: tuple[int, int], told: bool) -> None:
+    """`context_tokens: 100` of a served 32,768 would turn the check on, and look at none of what it is for."""
+    facts = [engine_facts(role, max_model_len=length) for role, length in zip(("baseline", "candidate"), served, strict=True)]
+    sides = [ArmEvidence(one, None, measurement()) for one in facts]
+    comparison = CHECK.compare(Evidence(sides[0], sides[1], inputs()), RetrievalSettings())
+    assert isinstance(comparison, Comparison)
+    codes = {item.code: item.severity for item in CHECK.judge(comparison, RetrievalSettings())}
+    assert codes == ({"retrieval/context-not-filled": Severity.REVIEW} if told else {})

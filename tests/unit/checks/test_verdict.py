@@ -326,3 +326,10 @@ def test_a_finding_that_another_one_says_better_still_weighs() -> None:
     arms = tuple(manifest(model=ServedFiles(source="m", chat_template_sha256=template)) for template in ("c", "d"))
     informs = result(finding("prompts", "template-differs", Severity.REVIEW, "3 of 24 prompts"), check=a_check(required=False))
     assert verdict(informs, result(check=a_check("accuracy")), manifests=arms).outcome is Outcome.REVIEW
+
+
+def test_a_pass_that_tolerates_damage_does_not_say_that_none_was_found() -> None:
+    told = finding("prompts", "contract-broken-tolerated", Severity.INFO, "2 contracts broken, and tolerated")
+    made = verdict(result(told))
+    assert made.outcome is Outcome.PASS
+    assert made.headline == "no damage beyond what the gate tolerates under policy quick; 2 contracts broken, and tolerated"

@@ -12,7 +12,7 @@ from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.calibration import AaRun, Calibration, Split, ValidFor, remark, valid_for
+from servegate.domain.calibration import AaRun, Calibration, Rate, Split, ValidFor, remark, valid_for
 from servegate.domain.judgement import Comparison, Severity
 from servegate.domain.manifest import Gpu
 from servegate.domain.plan import Plan
@@ -20,6 +20,7 @@ from servegate.errors import MeasurementError, UsageError
 from servegate.pipeline.calibrating import calibration, half
 from servegate.pipeline.effects import effects, spreads
 from servegate.stats.intervals import normal_quantile
+from servegate.stats.proportions import upper_limit
 from servegate.stats.spread import StartSpread
 from tests.unit.checks import throughput_samples
 from tests.unit.checks.examples import EXAMPLES
@@ -221,3 +222,15 @@ def test_only_the_judged_load_gives_speeds() -> None:
     other = {**comparison.items[0], "id": "decode/0", "load": "decode", "baseline_output_tokens_per_second": 9000.0}
     mixed = comparison.model_copy(update={"items": (*comparison.items, other)})
     assert spreads({"throughput": mixed}, {})["speeds"] == ((100.0, 102.0), (100.0, 102.0))
+
+
+@pytest.mark.parametrize(
+    ("alarms", "runs", "upper"),
+    [(30, 12, 0.9), (-1, 12, 0.3), (0, 0, 0.0), (0, 12, 0.1), (6, 12, 0.01), (0, 10**9, 1e-9), (12, 12, 0.99)],
+)
+def test_a_record_that_claims_more_than_its_runs_prove_is_no_record(alarms: int, runs: int, upper: float) -> None:
+    """calibration.json is a file that anybody may write, and its headline stands in the report."""
+    with pytest.raises(ValueError, match=r"no count|do not prove"):
+        Rate(alarms=alarms, runs=runs, upper=upper)
+    if 0 < runs < 100 and 0 <= alarms <= runs:
+        assert Rate(alarms=alarms, runs=runs, upper=upper_limit(alarms, runs)).runs == runs

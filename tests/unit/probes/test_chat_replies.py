@@ -127,3 +127,18 @@ def test_an_engine_that_does_not_say_what_it_was_given_proves_nothing() -> None:
     assert "did not return prompt_token_ids" in str(found.error)
     refused = chat_completion(REQUEST, Reply(400, b'{"error": {"message": "no tool parser"}}', 0.1))
     assert refused.error == "HTTP 400: no tool parser"
+
+
+@pytest.mark.parametrize("ids", [[], [1], [1, 5, 6, 2, 9]])
+def test_prompt_ids_that_are_none_or_not_as_many_as_the_engine_counts_prove_nothing(ids: list[int]) -> None:
+    """Two arms that both return no ids would be "asked the same"."""
+    made = {**document({"content": "Sunny."}), "prompt_token_ids": ids}
+    found = chat_completion(REQUEST, Reply(200, json.dumps(made).encode(), 0.1))
+    assert found.status is ItemStatus.FAILED
+    assert f"returns {len(ids)} prompt_token_ids" in str(found.error)
+
+
+def test_an_answer_without_its_tokens_is_no_evidence() -> None:
+    made = {**document({"content": "Sunny."}, token_ids=[], logprobs={"content": []}), "usage": None}
+    found = chat_completion(REQUEST, Reply(200, json.dumps(made).encode(), 0.1))
+    assert (found.status, found.error) == (ItemStatus.FAILED, "there is an answer, and it came without the ids of its tokens")

@@ -17,19 +17,20 @@ believed of them; prompts are independent. Of harmless changes at most .05 + .01
 def broken(comparison: Comparison, limits: Limits) -> Finding | None:
     """Kept in every round of the baseline and in none of the candidate's: no noise does that often."""
     items = in_state(comparison, ContractState.CONFIRMED)
-    if len(items) <= limits.contract_breaks:
+    if not items:
         return None
+    over = len(items) > limits.contract_breaks
     message = (
         f"{counted_as(items, 'contract')} kept in every baseline round and broken in every candidate round: {named(items)}"
     )
     return found(
-        "contract-broken",
-        Severity.FAIL,
-        message,
+        "contract-broken" if over else "contract-broken-tolerated",
+        Severity.FAIL if over else Severity.INFO,
+        message if over else f"{message}; `limits.contract_breaks` tolerates them",
         refs(items),
         rule="confirmed contract breaks",
         value=float(len(items)),
-        operator=">",
+        operator=">" if over else "<=",
         limit=float(limits.contract_breaks),
     )
 

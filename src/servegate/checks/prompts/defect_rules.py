@@ -33,7 +33,10 @@ def _increase(comparison: Comparison, name: str, what: str, limit: float, *, fai
     if estimate.high is not None and estimate.high >= limit:
         what_for = f"more {seen}; not shown to stay under {limit:g} points"
         return bounded(code, Severity.REVIEW, what_for, items, "upper 95 % of the increase", estimate.high, ">=", limit)
-    return None
+    if estimate.high is None:
+        return None
+    what_for = f"more {seen}; shown to stay under {limit:g} points, which is tolerated"
+    return bounded(f"{code}-tolerated", Severity.INFO, what_for, items, "upper 95 % of the increase", estimate.high, "<", limit)
 
 
 def unseen(comparison: Comparison, limits: Limits) -> Finding | None:

@@ -20,6 +20,8 @@ from servegate.domain.records import Json
 
 NAMED = 5
 MOST_EVIDENCE = 50
+LEAST_OF_THE_CONTEXT = 0.5
+"""Keys found in prompts that fill less of the served context say nothing about the rest of it."""
 
 Item = dict[str, Json]
 
@@ -53,6 +55,15 @@ def _evidence(comparison: Comparison) -> Iterator[Finding]:
     if open_items:
         message = f"{comparison.candidate['failed']} answers are no evidence (failed, or thoughts without an end): "
         yield _found("not-answered", Severity.REVIEW, message + _named(open_items), open_items)
+    served: int | None = comparison.candidate.get("served_tokens")
+    longest = max((depth["longest_tokens"] or 0 for depth in comparison.candidate["depths"]), default=0)
+    if served is not None and comparison.candidate["depths"] and longest < LEAST_OF_THE_CONTEXT * served:
+        yield _found(
+            "context-not-filled", Severity.REVIEW,
+            f"the longest prompt has {longest:,} tokens, and the arms serve contexts of {served:,}: what is lost beyond it "
+            "would not be seen (raise depths_percent, or serve a shorter max-model-len)",
+            rule="tokens of the longest prompt", value=float(longest), operator="<", limit=LEAST_OF_THE_CONTEXT * served,
+        )  # fmt: skip
     if not comparison.candidate["depths"]:
         yield _found("no-prompts", Severity.REVIEW, "no long prompt was written, so nothing was asked")
 
