@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.judging import judge
 from servegate.checks.accuracy.old_rule import within_old_rule
-from servegate.checks.accuracy.pairing import pair_arms
+from servegate.checks.accuracy.pairing import pair_arms, rounds_of
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.readings import Reading, drops
 from servegate.checks.accuracy.record import AccuracyMeasurement
@@ -191,7 +191,7 @@ def test_no_doubt_is_kinder_against_the_candidate_than_for_it(
     before: ItemStatus, after: ItemStatus, scores: tuple[float, float]
 ) -> None:
     left, right = (as_cut(arm([score]), {0: score}, {0: status}) for score, status in zip(scores, (before, after), strict=True))
-    rounds = pair_arms(left, right)
+    rounds = pair_arms(rounds_of(left), rounds_of(right))
     against, held = (drops(rounds, {"gsm8k": FLEXIBLE}, reading) for reading in (Reading.AGAINST, Reading.FOR))
     assert all(against[question] >= drop for question, drop in held.items())
 
