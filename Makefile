@@ -44,7 +44,7 @@ demo: $(EDITABLE) ## gate a real change on this CPU; CANDIDATE=fp8 | fp8-kv | ma
 	esac
 	echo "$$PWD/servegate-runs/demo-$$CANDIDATE/report/report.html"
 
-faults: $(EDITABLE) ## plant known faults in the demo's model and see each found by the real engine (about 8 minutes)
+faults: $(EDITABLE) ## plant known faults in the demo's model and see each found by the real engine (about 10 minutes)
 	@engine=$$(scripts/engine_env.sh)
 	"$$(dirname "$$engine")/python" scripts/demo_model.py --damaged
 	$(BIN)/python scripts/planted_faults.py --engine "$$engine"
