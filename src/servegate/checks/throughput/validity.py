@@ -66,7 +66,8 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
     wrong = sum(point.wrong_lengths for point in side)
     if wrong > settings.limits.output_tokens_share * completed:
         found.append(
-            f"wrong-lengths: {wrong} of {completed} answers of the {name} have another number of tokens than was asked for"
+            f"wrong-lengths: {wrong} of {completed} answers of the {name} have another number of tokens than was asked for: "
+            "the context is too short for prompt and answer together (max-model-len), or the tool let answers end by themselves"
         )
     rates = [point.prefix_cache_hit_rate for point in side if point.prefix_cache_hit_rate is not None]
     if rates and max(rates) > settings.limits.prefix_cache_hit_rate:
