@@ -62,7 +62,10 @@ def prompts() -> Example:
 
 
 def retrieval() -> Example:
-    return Example(RetrievalSettings(), retrieval_samples.measurement(), inputs=retrieval_samples.inputs())
+    def facts(role: str) -> EngineFacts:
+        return engine_facts(role, max_model_len=100)  # the context that the example's prompts fill
+
+    return Example(RetrievalSettings(), retrieval_samples.measurement(), facts, inputs=retrieval_samples.inputs())
 
 
 def throughput() -> Example:
