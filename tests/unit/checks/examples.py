@@ -70,7 +70,11 @@ def retrieval() -> Example:
 
 def throughput() -> Example:
     speeds = {1: [100.0, 101.0], 8: [700.0, 702.0], 32: [1000.0, 1004.0], 64: [1500.0, 1490.0]}
-    return Example(ThroughputSettings(), throughput_samples.arm(speeds), throughput_samples.on_gpu)
+    measured = throughput_samples.arm(speeds)
+    loads = list(speeds)
+    placed = tuple(point.model_copy(update={"position": loads.index(point.concurrency)}) for point in measured.points)
+    whole = measured.model_copy(update={"points": placed, "planned": tuple(len(windows) for windows in speeds.values())})
+    return Example(ThroughputSettings(), whole, throughput_samples.on_gpu)
 
 
 def engagement() -> Example:
