@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from servegate.checks import discovered
 from servegate.config import GateConfig
+from servegate.text.contract_code import LANGUAGES
 from servegate.text.contracts import KINDS
 
 TARGET = Path(__file__).parents[1] / "docs/config.md"
@@ -32,6 +33,8 @@ PROMPTS = """\
 
 JSON Lines, one prompt a line: `id` (unique), `category`, `prompt` (text) or `messages` (OpenAI chat messages), and
 optionally `max_tokens` and `expect`, which makes the answer's format a contract. Kinds of `expect`: {kinds}.
+`code` names the language that parses ({languages}): every fenced block of it, or the whole answer. Nothing is executed, and
+whether names and types fit is not looked at.
 Prompts may also hold `tools` and `tool_choice` as OpenAI's interface has them, and `chat_template_kwargs`. Those with `tools`,
 and all prompts when the baseline has a reasoning parser, are asked over the chat route.
 
@@ -49,7 +52,7 @@ def document() -> str:
         parts.append(f"## `checks.{name}`\n\n{(check.settings.__doc__ or '').strip().splitlines()[0]}\n\n")
         parts.append(_table("", check.settings))
     kinds = ", ".join(f"`{kind}`" for kind in sorted(KINDS))
-    return "".join(parts) + PROMPTS.format(kinds=kinds)
+    return "".join(parts) + PROMPTS.format(kinds=kinds, languages=", ".join(f"`{language}`" for language in LANGUAGES))
 
 
 def _table(prefix: str, model: type[BaseModel]) -> str:

@@ -1,13 +1,11 @@
-"""Contracts about the form of an answer: JSON, JSON Schema, XML, YAML, code. Text is parsed, never executed or fetched.
+"""Contracts about the form of an answer: JSON, JSON Schema, XML, YAML. Text is parsed, never executed or fetched.
 
 Each rule takes the value from the prompt file, the answer, and whether the answer was cut at its token limit.
 """
 
 from __future__ import annotations
 
-import ast
 import json
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -27,18 +25,11 @@ PARSER_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What parsers raise on hostile text; UnicodeError is a ValueError."""
 MAX_YAML = 32 * 1024
 """The YAML parser is written in Python: about a second for so many characters."""
-LANGUAGES = ("python",)
-PYTHON_FENCES = ("", "python", "py", "python3")
 
 
 def problem_with_form(value: Json) -> str | None:
     """`true`: the whole answer; `"fenced"`: the whole answer or its only fenced block."""
     return None if value is True or value == "fenced" else f'must be true or "fenced", not {value!r}'
-
-
-def problem_with_language(value: Json) -> str | None:
-    """Only languages with a parser here; code in another one would pass unread."""
-    return None if value in LANGUAGES else f"{value!r} is not supported yet, supported: {', '.join(LANGUAGES)}"
 
 
 def problem_with_schema(value: Json) -> str | None:
@@ -86,24 +77,6 @@ def xml_rule(form: Json, text: str, cut: bool) -> Ruling:
 def yaml_rule(form: Json, text: str, cut: bool) -> Ruling:
     """A YAML mapping or sequence. Any prose is a YAML text, so scalars do not count."""
     return _in_form(form, text, cut, _read_yaml)
-
-
-def code_rule(_language: Json, text: str, cut: bool) -> Ruling:
-    """Every fenced block that is Python (or says nothing) parses; without fences the whole answer does."""
-    blocks = fenced_blocks(text)
-    if not blocks:
-        return undecided("cut before its end") if cut else _python(text, allow_words=False)
-    for number, block in enumerate(blocks, 1):
-        if block.language not in PYTHON_FENCES:
-            continue
-        if not block.closed and cut:
-            return undecided("cut within a code block")
-        ruling = _python(block.body, allow_words=True)
-        if ruling is not KEPT:
-            return broken(f"block {number}: {ruling.why}")
-    if not any(block.language in PYTHON_FENCES for block in blocks):
-        return broken(f"no Python block, but {blocks[0].language!r}")
-    return KEPT
 
 
 def _in_form(form: Json, text: str, cut: bool, read: Callable[[str, bool], Ruling]) -> Ruling:
@@ -186,23 +159,3 @@ def _repeated_key(root: yaml.Node) -> str | None:
             return next(str(value) for tag, value in keys if keys.count((tag, value)) > 1)
         waiting.extend(value for _, value in node.value)
     return None
-
-
-def _python(source: str, *, allow_words: bool) -> Ruling:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the candidate's invalid escapes are not our warnings
-            tree = ast.parse(source.removeprefix("\ufeff"))
-    except PARSER_ERRORS as error:
-        line = getattr(error, "lineno", None)
-        return broken(f"{getattr(error, 'msg', None) or type(error).__name__}" + (f" at line {line}" if line else ""))
-    if not tree.body:
-        return broken("no code")
-    if not allow_words and all(_is_word(statement) for statement in tree.body):
-        return broken("a word, not code")
-    return KEPT
-
-
-def _is_word(statement: ast.stmt) -> bool:
-    """`Sure` and `42` parse as Python; outside a code block they are prose."""
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Name | ast.Constant)

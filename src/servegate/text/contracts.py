@@ -12,6 +12,7 @@ A contract is the `expect` of a prompt: a mapping of kinds to values, all of whi
     {"max_words": 20}              at least one and at most so many words
     {"number": 42}                 the last number of the answer (after `####`, where there is one) has this value
     {"code": "python"}             every fenced Python block parses, or the whole answer does; nothing is executed
+                                   (or javascript, typescript, sql, bash, go, rust, java, c: `contract_code`)
     {"tool_call": {"name": "f"}}   exactly one call of this tool (`contract_calls`); only of prompts with `tools`
 
 A ruling has three states, because an answer that was cut by its token limit may only lack its end: `open` says that the
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 
 from servegate.domain.records import Json
 from servegate.text import contract_calls as calls
+from servegate.text import contract_code as code
 from servegate.text import contract_formats as formats
 from servegate.text import contract_values as values
 from servegate.text.rulings import KEPT, MAX_CHARACTERS, Ruling, State, one_line, undecided
@@ -44,7 +46,7 @@ KINDS: dict[str, Kind] = {
     "json_schema": Kind(formats.problem_with_schema, formats.json_schema_rule),
     "xml": Kind(formats.problem_with_form, formats.xml_rule),
     "yaml": Kind(formats.problem_with_form, formats.yaml_rule),
-    "code": Kind(formats.problem_with_language, formats.code_rule),
+    "code": Kind(code.problem_with_language, code.code_rule),
     "regex": Kind(values.problem_with_pattern, values.regex_rule),
     "one_of": Kind(values.problem_with_choices, values.one_of_rule),
     "max_words": Kind(values.problem_with_count, values.max_words_rule),

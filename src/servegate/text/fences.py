@@ -12,10 +12,12 @@ from dataclasses import dataclass
 _OPENING = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)")
 _CLOSING = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})\s*")
 
+_NAME = re.compile(r"[{.]*(?:lang(?:uage)?-)?(?P<name>[^\s,:{}]*)", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language (first word after the fence, lower case), its text, and whether it was closed."""
+    """One fenced block: its language (the name after the fence, lower case), its text, and whether it was closed."""
 
     language: str
     body: str
@@ -56,5 +58,6 @@ def _split(text: str) -> tuple[tuple[Block, ...], list[str]]:
 
 
 def _language(opening: re.Match[str]) -> str:
-    words = opening["info"].split()
-    return words[0].lower() if words else ""
+    """`rust,ignore`, `js:app.js`, `python{1,3}`, `{.python}` and `language-js` name a language too."""
+    named = _NAME.match(opening["info"].strip())
+    return named["name"].lower() if named else ""

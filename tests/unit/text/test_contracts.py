@@ -172,7 +172,7 @@ def test_cut_answers_are_open_unless_no_end_could_mend_them(expect: dict[str, An
         ({"max_words": True}, "at least 1"),
         ({"number": "42"}, "must be a number"),
         ({"number": True}, "must be a number"),
-        ({"code": "rust"}, "'rust' is not supported yet"),
+        ({"code": "cobol"}, "'cobol' is not supported yet"),
         ({"json": True, "cod": "python"}, "did you mean 'code'?"),
     ],
 )
