@@ -1,13 +1,15 @@
 """Whether a text is SQL: some widespread dialect reads every statement of it.
 
 Dialects differ in what they take, so any of six will do. What sqlglot does not know it keeps unread as a `Command`
-(`VACUUM`, triggers, most of `EXPLAIN`): that is no evidence either way. The reader is written in Python and tries again from
-the same place where a text is ambiguous, so it runs on a budget of steps, not only of characters.
+(`VACUUM`, most of `EXPLAIN`), and it cuts the bodies of procedures apart: neither is evidence either way. The reader is
+written in Python and tries again from the same place where a text is ambiguous, so it runs on a budget of steps, not only of
+characters.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,12 @@ _STATEMENTS = (
 )
 _SPOKEN = "Transaction Commit Rollback Use Show Describe Set Comment Analyze Kill"
 """Statements that a sentence may read like: `use it`, `describe me`."""
+_MARKS = re.compile(r"[;=(*'\"@0-9]")
+_PROCEDURE = re.compile(
+    r"^\s*(?:DELIMITER\b|GO\s*$|\\\w|DO\s+\$|DECLARE\b|CREATE\b[^;]{0,80}\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT|PACKAGE)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Bodies hold statements of their own and clients have commands of their own; sqlglot cuts both at every semicolon."""
 _NOT_KNOWN = "a statement that the parser does not know"
 
 
@@ -65,6 +73,8 @@ def read_sql(source: str, *, alone: bool) -> Ruling:
             return KEPT
         unknown = unknown or problem == _NOT_KNOWN
         whys.append(problem)
+    if _PROCEDURE.search(source) and not (alone and (_PROCEDURE.match(source) is None or _reads_like_words(source))):
+        return undecided("a procedure or a client's command, which the parser does not know")
     return undecided(_NOT_KNOWN) if unknown else broken(whys[0])
 
 
@@ -74,13 +84,31 @@ def _problem(trees: list[Expr], source: str, *, alone: bool) -> str | None:
 
     if not trees:
         return "no code"
-    spoken = alone and not any(character in source for character in ";=(")
-    if any(isinstance(tree, _classes(_SPOKEN)) or tree.find(expressions.Command) for tree in trees) and spoken:
+    unread = any(tree.find(expressions.Command) for tree in trees)
+    if (
+        alone
+        and _reads_like_words(source)
+        and (unread or any(isinstance(tree, _classes(_SPOKEN)) or _is_bare(tree) for tree in trees))
+    ):
         return "words, not code"
-    if any(tree.find(expressions.Command) for tree in trees):
+    if unread:
         return _NOT_KNOWN
+    if any(isinstance(tree, expressions.Select) and not tree.expressions for tree in trees):
+        return "SELECT of nothing"
     statements = _classes(f"{_STATEMENTS} {_SPOKEN}")
     return None if all(isinstance(tree, statements) for tree in trees) else "an expression, not a statement"
+
+
+def _reads_like_words(source: str) -> bool:
+    """Nothing but words, of which the first is not written as a keyword: `Select one`, `use it`, but not `USE shop`."""
+    words = source.split()
+    return not (words[0].isupper() and len(words[0]) > 1) and _MARKS.search(source) is None
+
+
+def _is_bare(tree: Expr) -> bool:
+    from sqlglot import expressions
+
+    return isinstance(tree, expressions.Select) and tree.find(expressions.From) is None
 
 
 @lru_cache(maxsize=4)

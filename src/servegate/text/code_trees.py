@@ -191,7 +191,7 @@ def _is_prose(root: Node, statements: list[Node]) -> bool:
         name, *arguments = _text(node).split() or [""]
         if not all(_PLAIN_WORD.fullmatch(word) for word in arguments):
             continue
-        sentence = len(arguments) >= 2 and _SENTENCE_END.fullmatch(arguments[-1])
+        sentence = len(arguments) >= 2 and name not in ("echo", "printf") and _SENTENCE_END.fullmatch(arguments[-1])
         if _CAPITALISED.fullmatch(name) or _BULLET.fullmatch(name) or (sentence and _PLAIN_WORD.fullmatch(name)):
             return True
     return False

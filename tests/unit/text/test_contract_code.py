@@ -43,7 +43,11 @@ VALID = [
     ("bash", '#!/usr/bin/env bash\nset -euo pipefail\nfor f in *.txt; do\n  mv -- "$f" "${f%.txt}.md"\ndone'),
     ("bash", "cat <<'EOF' > out.txt\nHello there.\nEOF"),
     ("bash", 'if [[ $1 =~ ^[0-9]+$ ]]; then echo "$(( $1 * 2 ))"; fi'),
+    ("sql", "EXPLAIN SELECT name FROM users"),
+    ("sql", "USE shop"),
+    ("sql", "-- the newest\nselect a from t where id = $1"),
     ("bash", "cd .."),
+    ("bash", "echo Hello over there."),
     ("bash", "Rscript run.R"),
     ("go", 'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println("hi")\n}'),
     ("go", "func Map[T, U any](in []T, f func(T) U) []U {\n\tout := make([]U, 0, len(in))\n\treturn out\n}"),
@@ -118,6 +122,10 @@ PROSE = [
     "1. Open the file",
     "I'm sorry, but I can't do that.",
     "Use it",
+    "Select one",
+    "Describe the table",
+    "Create a function, please.",
+    "SELECT",
     "Show me",
     "<think>\nOkay then\n</think>\nf(1);",
     "Sure:\n```",
@@ -177,7 +185,14 @@ def test_a_cut_answer_is_open_unless_no_end_could_mend_it(language: str) -> None
 
 
 @pytest.mark.parametrize(
-    "source", ["VACUUM;", "CREATE TRIGGER a BEFORE INSERT ON t FOR EACH ROW SET NEW.x = 1;", "ALTER TABLE t FROBNICATE;"]
+    "source",
+    [
+        "VACUUM;",
+        "CREATE TRIGGER a BEFORE INSERT ON t FOR EACH ROW SET NEW.x = 1;",
+        "ALTER TABLE t FROBNICATE;",
+        "DELIMITER //\nCREATE PROCEDURE p() BEGIN SELECT 1; END //\nDELIMITER ;",
+        "CREATE PROCEDURE p()\nBEGIN\n  IF a THEN SELECT 1; END IF;\nEND;",
+    ],
 )
 def test_sql_that_the_parser_keeps_unread_is_no_evidence(source: str) -> None:
     assert code_rule("sql", source, False).state.value == "open"
