@@ -8,11 +8,12 @@ import sys
 import pytest
 
 DRAWING = ("pandas", "matplotlib", "jinja2", "markdown", "nh3", "scipy.stats", "github")
+GRAMMARS = ("sqlglot", "tree_sitter")
 
 
 @pytest.mark.parametrize(("module", "unwanted"), [
-    ("servegate.cli", ("numpy", "pydantic", *DRAWING)),
-    ("servegate.cli.compare", DRAWING),
+    ("servegate.cli", ("numpy", "pydantic", *DRAWING, *GRAMMARS)),
+    ("servegate.cli.compare", (*DRAWING, *GRAMMARS)),
     ("servegate.cli.plan", DRAWING),
 ])  # fmt: skip
 def test_a_verb_imports_no_library_that_it_does_not_use(module: str, unwanted: tuple[str, ...]) -> None:
