@@ -14,7 +14,7 @@ from servegate.domain.arms import Role
 from servegate.domain.deciding import QUANTITIES, ArmValue, Figures, measured_or
 from servegate.domain.evidence import EngineFacts
 
-ONE_START = "one start, no noise to measure"
+ONE_START = "one start, noise unknown"
 
 
 def complete(

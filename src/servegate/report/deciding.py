@@ -5,61 +5,74 @@ Nothing is filled in here: a row without a value says "not measured" and why.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
-from servegate.domain.blocks import Cell, Column, Table
+from servegate.domain.blocks import Column, Table
 from servegate.domain.deciding import QUANTITIES, ArmValue, Figures, Quantity
 from servegate.report import numbers
-from servegate.report.blockview import Viewer
-from servegate.report.shown import CellView, Limits, TableView
+from servegate.report.visible import cut
 
 DECIDING_CSV = "tables/decide.csv"
 NOTE = (
-    "Every row is measured or says why it is not; nothing is a guess. What arithmetic predicts, and the card's ceilings, stand "
-    "in a column of their own. A difference without an interval sets two measurements side by side, no more. Ceilings leave "
-    "attention's arithmetic out: what is beyond one was not measured right."
+    "Every row is measured or says why it is not; nothing is a guess. Under a value stands its noise, and beside the "
+    "difference what arithmetic predicts or the card's ceiling allows. A difference without an interval sets two "
+    "measurements side by side, no more. Ceilings leave attention's arithmetic out: what is beyond one was not measured right."
 )
 _BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
 
 
-def deciding_view(rows: tuple[Figures, ...], limits: Limits) -> TableView | None:
-    """Return the table as it is shown; None for a record without it."""
-    if not rows:
-        return None
-    shown = Table(
-        name="decide",
-        title="Measured, with its noise, or not measured and why",
-        columns=tuple(
-            Column(title=title)
-            for title in ("Quantity", "Baseline", "Candidate", "Difference", "Noise", "Predicted, or ceiling")
-        ),
-        rows=tuple(_row(row, _BY_KEY[row.key]) for row in rows),
-        note=NOTE,
-    )
-    view = Viewer("decide", 0, limits).view(shown)
-    assert isinstance(view, TableView)  # for the type checker: a table's view is one
-    cells = tuple(
-        (head, *(CellView(cell.text, missing=cell.text.startswith(numbers.NOT_MEASURED)) for cell in cells))
-        for head, *cells in view.rows
-    )
-    return replace(view, rows=cells, csv=DECIDING_CSV)
+@dataclass(frozen=True)
+class ValueView:
+    """One arm's value and its noise; or why it is not measured."""
+
+    text: str
+    noise: str
+    missing: bool
 
 
-def _row(row: Figures, quantity: Quantity) -> tuple[Cell, ...]:
-    noises = [side.noise for side in (row.baseline, row.candidate)]
-    noise = (
-        noises[0]
-        if noises[0] == noises[1]
-        else "; ".join(f"{arm}: {said}" for arm, said in zip(("baseline", "candidate"), noises, strict=True) if said)
+@dataclass(frozen=True)
+class DecidingRow:
+    """One row. `why`: the one reason for which neither arm was measured; empty where one was, or the reasons differ."""
+
+    title: str
+    about: str
+    baseline: ValueView
+    candidate: ValueView
+    why: str
+    difference: str
+    bound: str
+
+
+@dataclass(frozen=True)
+class DecidingView:
+    """The table."""
+
+    rows: tuple[DecidingRow, ...]
+    note: str = NOTE
+    csv: str = DECIDING_CSV
+
+
+def deciding_view(rows: tuple[Figures, ...], longest: int) -> DecidingView | None:
+    """Return the table as it is shown, with texts of at most `longest` characters; None for a record without it."""
+    return DecidingView(tuple(_row(row, _BY_KEY[row.key], longest) for row in rows)) if rows else None
+
+
+def _row(row: Figures, quantity: Quantity, longest: int) -> DecidingRow:
+    reasons = {row.baseline.reason, row.candidate.reason}
+    shared = next(iter(reasons)) if len(reasons) == 1 else None
+    return DecidingRow(
+        title=quantity.title,
+        about=cut(row.about, longest),
+        baseline=_view(row.baseline, quantity, longest),
+        candidate=_view(row.candidate, quantity, longest),
+        why=cut(f"{numbers.NOT_MEASURED}: {shared}", longest) if shared else "",
+        difference=cut(_difference(row, quantity), longest),
+        bound=cut(row.bound, longest),
     )
-    return (
-        quantity.title + (f", {row.about}" if row.about else ""),
-        _value(row.baseline, quantity),
-        _value(row.candidate, quantity),
-        _difference(row, quantity) or "–",
-        noise or "–",
-        row.bound or "–",
-    )
+
+
+def _view(side: ArmValue, quantity: Quantity, longest: int) -> ValueView:
+    return ValueView(cut(_value(side, quantity), longest), cut(side.noise, longest), missing=side.value is None)
 
 
 def _value(side: ArmValue, quantity: Quantity) -> str:

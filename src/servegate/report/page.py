@@ -12,7 +12,8 @@ from servegate.domain.judgement import Verdict
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.report.armview import ArmGroup
-from servegate.report.shown import BlockView, Limits, TableView
+from servegate.report.deciding import DecidingView
+from servegate.report.shown import BlockView, Limits
 from servegate.report.words import Word
 
 Stage = tuple[str, str | None, float | None]
@@ -140,7 +141,7 @@ class Page:
     failed: tuple[FailedStart, ...]
     checks: tuple[CheckRow, ...]
     more_checks: int
-    deciding: TableView | None
+    deciding: DecidingView | None
     """The one table of what a person has to decide on."""
     findings: tuple[FindingView, ...]
     more_findings: int

@@ -25,13 +25,13 @@ def figures(comparison: Comparison, evidence: Evidence[Any], settings: CapacityS
     return (
         _row("weights", [arm.weights_gib for arm in arms], "{:,.2f} GiB"),
         _row("kv_bytes", [arm.token_bytes for arm in arms], "{:,.0f} bytes"),
-        _row("kv_tokens", [arm.tokens for arm in arms], "at most {:,.0f} tokens"),
+        _row("kv_tokens", [arm.tokens for arm in arms], "at most: {:,.0f} tokens"),
         Figures(
             key="requests",
             about=f"each of {context:,} tokens",
             baseline=fits[0],
             candidate=fits[1],
-            bound=_bound(predictions, "at most {:,.1f}", [arm.reason for arm in arms]),
+            bound=_bound(predictions, "at most: {:,.1f}", [arm.reason for arm in arms]),
         ),
     )
 
@@ -45,15 +45,17 @@ def _row(key: str, readings: list[Reading], form: str) -> Figures:
 def _bound(values: list[float | None], form: str, reasons: list[str | None]) -> str:
     if values == [None, None]:
         return f"not predicted: {reasons[0] or 'no reason is recorded'}"
-    said = ["not predicted" if value is None else form.format(value) for value in values]
-    return "predicted: " + (said[0] if said[0] == said[1] else " -> ".join(said))
+    words, _, number = form.rpartition(": ")
+    said = ["not predicted" if value is None else number.format(value) for value in values]
+    return f"predicted{words and f', {words}'}: " + (said[0] if said[0] == said[1] else " -> ".join(said))
 
 
 def _limit(plan: Plan | None, name: str) -> float:
     """Return the declared `max-num-seqs`; what an engine takes without one is its own affair, and never guessed here."""
     declared = plan.arms[name].config.options.get("max-num-seqs") if plan else None
-    known = isinstance(declared, int) and not isinstance(declared, bool) and declared > 0
-    return float(declared) if known else math.inf
+    if not isinstance(declared, int) or isinstance(declared, bool) or declared < 1:
+        return math.inf
+    return float(declared)
 
 
 def _predicted(arm: ArmCapacity, limit: float) -> float | None:

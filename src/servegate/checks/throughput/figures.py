@@ -60,11 +60,11 @@ def _load(
     if point is not None and point.ratio is not None and not point.invalid:
         interval = "no interval" if point.low is None or point.high is None else f"95 % {point.low:.3f} to {point.high:.3f}"
         ratio = f"{point.ratio:.3f}x ({interval})"
-    rows = [
+    return [
         Figures(
             key=f"throughput{suffix}", about=about, baseline=speed[0], candidate=speed[1],
             difference="; ".join(part for part in (ratio, unjudged) if part),
-            bound=_said(limits, lambda each: each.decode, "ceiling of decoding: {:,.1f} tok/s"),
+            bound=_said(limits, lambda each: each.decode, "ceiling of decoding: {:,.1f}"),
         ),
         Figures(
             key=f"ttft{suffix}", about=about, baseline=first[0], candidate=first[1], difference=unjudged,
@@ -75,7 +75,6 @@ def _load(
             bound=_said(limits, lambda each: each.token_ms, "floor: {:,.2f} ms"),
         ),
     ]  # fmt: skip
-    return rows
 
 
 def _unjudged(between: SpeedContrast) -> str:
@@ -105,7 +104,7 @@ def _speed(side: Windows | None) -> ArmValue:
 
 
 def _spread(variation: float | None, windows: int) -> str:
-    return "one window, no spread" if variation is None else f"CV {100 * variation:.1f} % of {windows} windows"
+    return "one window, no spread" if variation is None else f"CV {100 * variation:.2f} % of {windows} windows"
 
 
 def _latency(arm: ThroughputMeasurement, load: Load, metric: str) -> ArmValue:
