@@ -208,7 +208,9 @@ def test_a_ceiling_that_speculation_may_pass_is_not_given() -> None:
     rows = rows_of("throughput", loaded(plan))
     assert "not predicted" not in rows["throughput"].bound.split(" -> ")[0]
     assert "a speculative step" in rows["throughput"].bound
-    assert rows_of("throughput", loaded(device="cpu"))["throughput"].bound == "no ceiling: speed is not predicted on a CPU"
+    cpu = rows_of("throughput", loaded(device="cpu"))
+    assert cpu["throughput"].bound == "no ceiling: speed is not predicted on a CPU"
+    assert cpu["throughput_one"].bound == ""
 
 
 # -- answers ---------------------------------------------------------------------------------------------------
