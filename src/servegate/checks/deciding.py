@@ -10,17 +10,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from servegate.checks.contract import ArmEvidence
+from servegate.checks.served_models import ARMS
 from servegate.domain.arms import Role
 from servegate.domain.deciding import QUANTITIES, ArmValue, Figures, measured_or
 from servegate.domain.evidence import EngineFacts
+from servegate.domain.judgement import Finding, Severity
 
 ONE_START = "one start, noise unknown"
 
 
 def complete(
-    arms: Mapping[str, ArmEvidence[Any]], given: Iterable[Figures], missing: Mapping[str, str], checks: Iterable[str]
+    arms: Mapping[str, ArmEvidence[Any]],
+    given: Iterable[Figures],
+    missing: Mapping[str, str],
+    checks: Iterable[str],
+    findings: Iterable[Finding] = (),
 ) -> tuple[Figures, ...]:
-    """Return every row in order. `missing`: why a check was not compared; `checks`: those that the gate has."""
+    """Return every row in order. `missing`: why a check was not compared; `checks`: those that the gate has.
+
+    Where `findings` say that a check's arms, or the arms themselves, are not comparable, no difference is stated.
+    """
     rows = {row.key: row for row in (*_memory(arms), *given)}
     on = set(checks)
     for quantity in QUANTITIES:
@@ -29,7 +38,13 @@ def complete(
             unsaid = f"the {quantity.check} check has no value for it"
             nothing = ArmValue(value=None, reason=missing.get(quantity.check, unsaid) if quantity.check in on else off)
             rows[quantity.key] = Figures(key=quantity.key, baseline=nothing, candidate=nothing)
-    return tuple(rows[quantity.key] for quantity in QUANTITIES)
+    void = {item.check for item in findings if item.severity is Severity.NOT_COMPARABLE}
+    return tuple(
+        rows[quantity.key].model_copy(update={"difference": "not comparable"})
+        if void & {quantity.check, ARMS}
+        else rows[quantity.key]
+        for quantity in QUANTITIES
+    )
 
 
 def _memory(arms: Mapping[str, ArmEvidence[Any]]) -> tuple[Figures, ...]:

@@ -92,7 +92,7 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         tuple(sections),
         run_status=envelope.status,
         stages=_stage_rows(run, plan, envelope.data.get("stages", ())),
-        figures=complete(arms, figures, missing, plan.checks),
+        figures=complete(arms, figures, missing, plan.checks, verdict.findings),
     )
     run.write_products(files)
     run.write_checksums()

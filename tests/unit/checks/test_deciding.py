@@ -8,11 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from servegate.checks import discovered
-from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence
+from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence, finding
 from servegate.checks.deciding import complete
 from servegate.domain.deciding import QUANTITIES, ArmValue, Figures
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus
-from servegate.domain.judgement import Comparison
+from servegate.domain.judgement import Comparison, Severity
 from servegate.domain.plan import Plan
 from tests.unit.checks import accuracy_samples, prompts_evidence, throughput_samples
 from tests.unit.checks.capacity_samples import H200, on_h200, qwen3_plan, recorded_facts
@@ -64,6 +64,13 @@ def test_memory_is_read_from_the_engines_in_a_gate_without_capacity() -> None:
     assert rows["weights"].baseline.value == 15.27
     assert rows["requests"].baseline.value == 10.0
     assert rows["weights"].candidate.reason == rows["requests"].candidate.reason == "the engine did not start"
+
+
+@pytest.mark.parametrize(("check", "marked"), [("accuracy", {"accuracy"}), ("arms", {quantity.key for quantity in QUANTITIES})])
+def test_arms_that_are_not_comparable_have_no_difference(check: str, marked: set[str]) -> None:
+    found = finding(check, "differs", Severity.NOT_COMPARABLE, "another card")
+    rows = complete(arms(None, None), (), {}, (), (found, finding("prompts", "x", Severity.FAIL, "worse")))
+    assert {row.key for row in rows if row.difference == "not comparable"} == marked
 
 
 def test_every_quantity_belongs_to_a_check_and_every_row_of_a_check_is_a_quantity() -> None:
