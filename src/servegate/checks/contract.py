@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from servegate.domain.arms import Arm
 from servegate.domain.blocks import Section, Text
+from servegate.domain.deciding import Figures
 from servegate.domain.evidence import EngineFacts, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, EvidenceRef, Finding, Outcome, Severity
 from servegate.domain.manifest import Manifest
@@ -129,6 +130,10 @@ class Check(Generic[S, M]):
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
     scope: Callable[[Evidence[M], S], str] = field(default=lambda _evidence, _settings: "")
     """What was asked, in a few words: a verdict holds for no other prompts, tasks, lengths or decoding."""
+    figures: Callable[[Comparison, Evidence[M], S], tuple[Figures, ...]] = field(
+        default=lambda _comparison, _evidence, _settings: ()
+    )
+    """Its rows of the table of what a person has to decide on (`domain.deciding`); asked when it was compared."""
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
     steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)

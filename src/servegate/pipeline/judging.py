@@ -9,10 +9,13 @@ from typing import Any
 
 from servegate.artifacts import RunDirectory
 from servegate.checks.contract import NO_MEASUREMENT, AnyCheck, ArmEvidence, Evidence, step_name
+from servegate.checks.deciding import complete
 from servegate.checks.settling import settled
 from servegate.checks.verdict import Judged, decide, judged, missing_section
 from servegate.config import checks_of, settings_of
 from servegate.domain.arms import Role
+from servegate.domain.blocks import Section
+from servegate.domain.deciding import Figures
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Verdict
 from servegate.domain.plan import Plan, sha256_of
@@ -67,14 +70,19 @@ def report(run: RunDirectory) -> dict[str, bytes]:
     plan = run.read_plan()
     verdict = run.read_verdict()
     arms, settings = arms_of(run, plan), settings_of(plan)
-    sections = []
+    sections: list[Section] = []
+    figures: list[Figures] = []
+    missing: dict[str, str] = {}
     for name, check in checks_of(plan).items():
         comparison = run.read_comparison(name)
         findings = tuple(item for item in verdict.findings if item.check == name)
         if isinstance(comparison, NotMeasured):
             sections.append(missing_section(Judged(check, comparison, findings)))
+            missing[name] = comparison.reason.message
         else:
-            sections.append(check.present(comparison, evidence_of(run, plan, check, arms), settings[name], findings))
+            evidence = evidence_of(run, plan, check, arms)
+            sections.append(check.present(comparison, evidence, settings[name], findings))
+            figures += check.figures(comparison, evidence, settings[name])
     envelope = run.read_run()
     files = render(
         plan,
@@ -84,6 +92,7 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         tuple(sections),
         run_status=envelope.status,
         stages=_stage_rows(run, plan, envelope.data.get("stages", ())),
+        figures=complete(arms, figures, missing, plan.checks, verdict.findings),
     )
     run.write_products(files)
     run.write_checksums()

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from servegate.domain.blocks import Section
+from servegate.domain.deciding import Figures
 from servegate.domain.evidence import EngineFacts
 from servegate.domain.judgement import Verdict
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.report.armview import ArmGroup
+from servegate.report.deciding import DecidingView
 from servegate.report.shown import BlockView, Limits
 from servegate.report.words import Word
 
@@ -139,6 +141,8 @@ class Page:
     failed: tuple[FailedStart, ...]
     checks: tuple[CheckRow, ...]
     more_checks: int
+    deciding: DecidingView | None
+    """The one table of what a person has to decide on."""
     findings: tuple[FindingView, ...]
     more_findings: int
     notes: tuple[FindingView, ...]
@@ -169,3 +173,4 @@ class Source:
     sections: tuple[Section, ...]
     run_status: str
     stages: tuple[Stage, ...]
+    figures: tuple[Figures, ...] = ()

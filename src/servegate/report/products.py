@@ -15,11 +15,13 @@ import json
 from collections.abc import Mapping
 
 from servegate.domain.blocks import Section
+from servegate.domain.deciding import Figures
 from servegate.domain.evidence import EngineFacts
 from servegate.domain.judgement import Verdict
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.domain.records import Json
+from servegate.report.deciding import DECIDING_CSV, deciding_table
 from servegate.report.page import Medium, Source, Stage
 from servegate.report.reproduce import as_served, script
 from servegate.report.shown import Limits
@@ -71,6 +73,7 @@ def render(
     sections: tuple[Section, ...],
     run_status: str,
     stages: tuple[Stage, ...] | None = None,
+    figures: tuple[Figures, ...] = (),
 ) -> dict[str, bytes]:
     """Return every product by its name relative to the report directory.
 
@@ -82,12 +85,13 @@ def render(
         sections: what the checks present, in the order in which they are shown.
         run_status: status of run.json; anything but `complete` is said at the top.
         stages: (title, arm, seconds) of each stage, in order.
+        figures: the rows of the table of what a person has to decide on, every one of them.
 
     Raises:
         ValueError: a table row holds more cells than its table has columns.
     """
     served = as_served(plan, engines)
-    source = Source(served, dict(engines), dict(manifests), verdict, sections, run_status, stages or ())
+    source = Source(served, dict(engines), dict(manifests), verdict, sections, run_status, stages or (), figures)
     shown, tables = page(source, PAGE)
     products = {
         "report.html": html_document(shown).encode(),
@@ -99,6 +103,8 @@ def render(
         "tables/checks.csv": csv_bytes(outcome_table(source)),
         "tables/findings.csv": csv_bytes(finding_table(source)),
     }
+    if figures:
+        products[DECIDING_CSV] = csv_bytes(deciding_table(figures))
     products.update({name: csv_bytes(table) for name, table in tables.items()})
     return dict(sorted(products.items()))
 

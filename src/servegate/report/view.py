@@ -13,6 +13,7 @@ from servegate.domain.plan import Plan
 from servegate.report import numbers
 from servegate.report.armview import groups
 from servegate.report.blockview import Viewer, slug
+from servegate.report.deciding import deciding_view
 from servegate.report.page import (
     ArmPlan,
     CheckRow,
@@ -87,6 +88,7 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
         ),
         checks=tuple(section.row for section in sections[: medium.checks]),
         more_checks=max(0, len(sections) - medium.checks),
+        deciding=deciding_view(source.figures, medium.limits.cell),
         findings=tuple(_finding(item, medium) for item in weighty[: medium.findings]),
         more_findings=max(0, len(weighty) - medium.findings),
         notes=tuple(_finding(item, medium) for item in notes[: medium.notes]),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.faults import CHECK_NAME
+from servegate.checks.accuracy.figures import figures
 from servegate.checks.accuracy.judging import judge, stop
 from servegate.checks.accuracy.measuring import items, measure
 from servegate.checks.accuracy.noise import more
@@ -31,6 +32,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    figures=figures,
     scope=scope,
     inputs=AccuracyInputs,
     load=load,

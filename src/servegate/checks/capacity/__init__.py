@@ -8,6 +8,7 @@ applied, or a cache of another type than was asked for, shows here first. It cos
 from __future__ import annotations
 
 from servegate.checks.capacity.comparing import compare
+from servegate.checks.capacity.figures import figures
 from servegate.checks.capacity.judging import CHECK_NAME, judge
 from servegate.checks.capacity.presenting import present
 from servegate.checks.capacity.settings import CapacitySettings
@@ -21,5 +22,6 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    figures=figures,
     required=False,
 )

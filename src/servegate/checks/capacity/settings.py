@@ -13,4 +13,5 @@ class CapacitySettings(Settings):
     context_tokens: int = Field(default=4096, ge=1, le=10_000_000)
     """Length of a request, prompt and answer together, at which concurrent requests and speeds are stated."""
     price_per_gpu_hour_usd: float | None = Field(default=None, gt=0, le=100_000)
-    """Price of one GPU for an hour; with it the least price of a million output tokens is stated."""
+    """Price of one GPU for an hour; with it a million output tokens have a price: the least, and at the
+    measured throughput."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from servegate.checks.contract import Check
 from servegate.checks.prompts.compare import compare
+from servegate.checks.prompts.figures import figures
 from servegate.checks.prompts.inputs import load
 from servegate.checks.prompts.judge import judge, stop
 from servegate.checks.prompts.measure import prepare
@@ -30,6 +31,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    figures=figures,
     scope=scope,
     stop=stop,
     steps=steps,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from servegate.checks.contract import Check
 from servegate.checks.throughput.comparing import compare
+from servegate.checks.throughput.figures import figures
 from servegate.checks.throughput.judging import CHECK_NAME, judge
 from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.presenting import present
@@ -24,6 +25,7 @@ CHECK = Check(
     compare=compare,
     judge=judge,
     present=present,
+    figures=figures,
     scope=scope,
     required=False,
     steps=lambda settings, _inputs, _rounds: settings.steps,

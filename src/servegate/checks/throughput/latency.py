@@ -36,7 +36,7 @@ def in_flight(load: Load) -> Cell:
 def latency(arms: Arms) -> Table:
     """Return TTFT, TPOT, ITL and end-to-end percentiles of both arms."""
     rows = tuple(
-        (in_flight(load), metric, *(_percentile(arm, load, metric, name, share) for name, share in PERCENTILES for arm in arms))
+        (in_flight(load), metric, *(percentile(arm, load, metric, name, share) for name, share in PERCENTILES for arm in arms))
         for load in loads_of(arms)
         for metric in METRICS
     )
@@ -52,13 +52,14 @@ def latency(arms: Arms) -> Table:
     )
 
 
-def _windows(arm: ThroughputMeasurement, load: Load) -> list[LoadPoint]:
+def windows_of_load(arm: ThroughputMeasurement, load: Load) -> list[LoadPoint]:
+    """Return an arm's windows of a load."""
     return [point for point in arm.points if (point.load, point.concurrency) == load]
 
 
 def _rows(arm: ThroughputMeasurement, load: Load, column: str) -> npt.NDArray[np.float64] | None:
     """Return one column of a load's requests; None where they were not kept."""
-    windows = _windows(arm, load)
+    windows = windows_of_load(arm, load)
     values = arm.columns.get(column)
     if values is None or not windows or any(point.first_row is None or point.rows is None for point in windows):
         return None
@@ -66,8 +67,9 @@ def _rows(arm: ThroughputMeasurement, load: Load, column: str) -> npt.NDArray[np
     return np.concatenate(parts).astype(np.float64)
 
 
-def _percentile(arm: ThroughputMeasurement, load: Load, metric: str, name: str, share: float) -> Cell:
-    windows = _windows(arm, load)
+def percentile(arm: ThroughputMeasurement, load: Load, metric: str, name: str, share: float) -> Cell:
+    """Return a percentile of a metric in its unit; None without windows, "n too small" where they bound none."""
+    windows = windows_of_load(arm, load)
     if not windows:
         return None
     column, factor = COLUMNS.get(metric, ("", 1.0))
@@ -93,7 +95,7 @@ def goodput(arms: Arms, slo: Slo) -> Table:
     for load in loads_of(arms):
         cells: list[Cell] = [in_flight(load)]
         for arm in arms:
-            kept, windows = _good(arm, load, asked), _windows(arm, load)
+            kept, windows = _good(arm, load, asked), windows_of_load(arm, load)
             sent, seconds = sum(point.requests for point in windows), sum(point.duration_s for point in windows)
             cells += ["not recorded"] * 2 if kept is None or not seconds else [kept / sent, kept / seconds]
         rows.append(tuple(cells))
@@ -122,7 +124,7 @@ def machine(arms: Arms) -> Table:
     """Return energy, clocks, temperature and neighbours of both arms, as they were sampled while the load ran."""
     rows: list[tuple[Cell, ...]] = []
     for load in loads_of(arms):
-        sides = [_windows(arm, load) for arm in arms]
+        sides = [windows_of_load(arm, load) for arm in arms]
         lines: tuple[tuple[str, list[Cell]], ...] = (
             ("J per 1,000 output tokens", [joules_per_thousand(side) for side in sides]),
             ("power, W", [mean_of(side, "power_w") for side in sides]),
@@ -170,14 +172,14 @@ def alone(arms: Arms, between: SpeedContrast) -> Table | None:
         load = (point.load, 1)
         sides = zip(("baseline", "candidate"), arms, (point.left, point.right), point.ceilings, strict=True)
         for name, arm, side, ceiling in sides:
-            tpot = _percentile(arm, load, "tpot_ms", "p50", 0.5)
+            tpot = percentile(arm, load, "tpot_ms", "p50", 0.5)
             # Decoding alone, as the ceiling counts it: the first token is the prompt's work.
             decode = 1000 / tpot if isinstance(tpot, float) and tpot > 0 else None
             rows.append(
                 (
                     in_flight(load),
                     name,
-                    _percentile(arm, load, "ttft_ms", "p50", 0.5),
+                    percentile(arm, load, "ttft_ms", "p50", 0.5),
                     tpot,
                     side.output_tokens_per_second if side else None,
                     decode,
