@@ -17,12 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from made_up import write_arm
+from made_up import arm, write_arm
 
 from servegate.artifacts import RunDirectory
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement, Document, Response, Row, TaskRecord
 from servegate.checks.accuracy.settings import AccuracySettings
-from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
@@ -61,14 +60,6 @@ def measurement(arm: str, questions: int, rounds: int) -> AccuracyMeasurement:
 
 def write(root: Path, questions: int, rounds: int) -> None:
     """Write the run directory."""
-
-    def arm(name: str) -> Arm:
-        config = ServingConfig(path=f"{name}.yaml", sha256="0" * 64, text="model: m\n", options={"model": "m"})
-        return Arm(
-            name=name, role=Role(name), session=int(name != "baseline"), engine_kind="vllm", executable="vllm", config=config,
-            argv=("vllm", "serve", "m"), environment={},
-        )  # fmt: skip
-
     plan = Plan(
         gate="bench", policy="standard", arms={name: arm(name) for name in NAMES},
         knobs=(Knob(name="quantization", baseline=None, candidate="fp8", source="serving config"),), settings={},

@@ -12,6 +12,7 @@ alternate, and the least of each counts, since other work on the machine only ev
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -140,8 +141,9 @@ def one_round(probe: HttpCompletions, step: int) -> tuple[float, float, PromptsM
 
 def main() -> int:
     """Print both shares; 1 when the wall share of streams misses the target."""
-    pace_ms = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
-    process, url = served(pace_ms)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pace_ms", type=float, nargs="?", default=20.0, help="milliseconds from token to token (20)")
+    process, url = served(parser.parse_args().pace_ms)
     try:
         endpoint = Endpoint(base_url=url, model="/model", tokenizer="")
         settings = {"request_timeout_s": 120.0, "ensure_alive": lambda: None}

@@ -20,14 +20,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from made_up import write_arm
+from made_up import arm, write_arm
 
 from servegate.artifacts import RunDirectory
 from servegate.checks.accuracy.record import AccuracyMeasurement, Response, Row, TaskRecord
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement, Window
 from servegate.checks.logprobs.settings import LogprobsSettings
-from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.evidence import ItemStatus, sha256_of_token_ids
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
@@ -94,14 +93,6 @@ def logprobs(arm: str, options: argparse.Namespace) -> LogprobsMeasurement:
 
 def write(root: Path, options: argparse.Namespace) -> None:
     """Write the run directory."""
-
-    def arm(name: str) -> Arm:
-        config = ServingConfig(path=f"{name}.yaml", sha256="0" * 64, text="model: m\n", options={"model": "m"})
-        return Arm(
-            name=name, role=Role(name), session=int(name != "baseline"), engine_kind="vllm", executable="vllm", config=config,
-            argv=("vllm", "serve", "m"), environment={},
-        )  # fmt: skip
-
     plan = Plan(
         gate="bench", policy="standard", arms={name: arm(name) for name in ARMS},
         knobs=(Knob(name="quantization", baseline=None, candidate="fp8", source="serving config"),), settings={},

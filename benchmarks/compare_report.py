@@ -19,12 +19,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from made_up import write_arm
+from made_up import arm, write_arm
 
 from servegate.artifacts import RunDirectory
 from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
 from servegate.checks.prompts.settings import PromptsSettings
-from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Step, sha256_of
 
@@ -74,14 +73,6 @@ def measurement(arm: str, prompts: int, differing: float) -> PromptsMeasurement:
 
 def write(root: Path, prompts: int, differing: float) -> None:
     """Write the run directory."""
-
-    def arm(name: str) -> Arm:
-        config = ServingConfig(path=f"{name}.yaml", sha256="0" * 64, text="model: m\n", options={"model": "m"})
-        return Arm(
-            name=name, role=Role(name), session=int(name != "baseline"), engine_kind="vllm", executable="vllm", config=config,
-            argv=("vllm", "serve", "m"), environment={},
-        )  # fmt: skip
-
     names = ("baseline", "candidate")
     plan = Plan(
         gate="bench", policy="standard", arms={name: arm(name) for name in names},

@@ -1,12 +1,22 @@
-"""What the benchmarks of judging put beside their made-up measurements: an engine that was ready, and a machine."""
+"""What the benchmarks of judging put beside their made-up measurements: arms, an engine that was ready, a machine."""
 
 from __future__ import annotations
 
 from servegate import __version__
 from servegate.artifacts import RunDirectory
+from servegate.domain.arms import Arm, Role, ServingConfig
 from servegate.domain.evidence import EngineFacts, EngineStatus
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
+
+
+def arm(name: str) -> Arm:
+    """Return an arm that serves a made-up model."""
+    config = ServingConfig(path=f"{name}.yaml", sha256="0" * 64, text="model: m\n", options={"model": "m"})
+    return Arm(
+        name=name, role=Role(name), session=int(name != "baseline"), engine_kind="vllm", executable="vllm", config=config,
+        argv=("vllm", "serve", "m"), environment={},
+    )  # fmt: skip
 
 
 def write_arm(run: RunDirectory, plan: Plan, name: str) -> None:

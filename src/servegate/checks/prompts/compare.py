@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
 from servegate.checks.contract import Evidence, measured, not_measured
+from servegate.checks.points import points
 from servegate.checks.prompts import asking, batching, sampled
 from servegate.checks.prompts.classes import AnswerClass, Reading
 from servegate.checks.prompts.curve import still_equal
@@ -30,7 +31,6 @@ from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.evidence import NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Estimate, Noise
 from servegate.domain.records import Json
-from servegate.stats.intervals import mean_of
 from servegate.stats.proportions import wilson
 
 ONE_ROUND = "one round was measured, so how far an arm differs from itself is not known"
@@ -178,16 +178,5 @@ def _estimates(counted: dict[str, Json], items: Sequence[dict[str, Json]]) -> di
             before, after = item[name]["baseline"], item[name]["candidate"]
             if before is not None and after is not None:
                 increases.setdefault(item["prompt_sha256"], []).append(after - before)
-        if increases:
-            mean = mean_of([fmean(copies) for copies in increases.values()])
-            for suffix, alpha in (("", 0.05), ("_99", 0.01)):
-                estimates[f"{name}_increase{suffix}"] = Estimate(
-                    value=100 * mean.value,
-                    low=max(-100.0, 100 * mean.lower(alpha)),
-                    high=min(100.0, 100 * mean.upper(alpha)),
-                    unit="points",
-                    n=mean.n,
-                    level=1 - 2 * alpha,
-                    method="mean over prompts, never closer than 1 - alpha^(1/n)",
-                )
+        estimates |= points(f"{name}_increase", [fmean(copies) for copies in increases.values()])
     return estimates

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from servegate.checks.contract import Comparison, Estimate, Evidence, measured, not_measured
+from servegate.checks.points import points
 from servegate.checks.prompts.tally import Counts, contract_state
 from servegate.checks.retrieval.record import LongPrompt, RetrievalInputs, RetrievalMeasurement, Stated
 from servegate.checks.retrieval.settings import RetrievalSettings
@@ -23,7 +24,6 @@ from servegate.checks.retrieval.texts import states
 from servegate.domain.evidence import ItemStatus, NotMeasured, Reason
 from servegate.domain.judgement import Noise, Unpaired
 from servegate.domain.records import Json
-from servegate.stats.intervals import mean_of
 
 ANSWERED = frozenset({ItemStatus.OK, ItemStatus.TRUNCATED, ItemStatus.EMPTY})
 ONE_ROUND = "one round was measured, so how far an arm differs from itself is not known"
@@ -151,21 +151,7 @@ def _depths(inputs: RetrievalInputs) -> list[int]:
 def _drops(depth: int, items: Sequence[Item]) -> dict[str, Estimate]:
     drops = [(share(item["baseline"]), share(item["candidate"])) for item in items]
     known = [before - after for before, after in drops if before is not None and after is not None]
-    if not known:
-        return {}
-    mean = mean_of(known)
-    return {
-        f"drop_at_{depth}{suffix}": Estimate(
-            value=100 * mean.value,
-            low=max(-100.0, 100 * mean.lower(alpha)),
-            high=min(100.0, 100 * mean.upper(alpha)),
-            unit="points",
-            n=mean.n,
-            level=1 - 2 * alpha,
-            method="mean over prompts, never closer than 1 - alpha^(1/n)",
-        )
-        for suffix, alpha in (("", 0.05), ("_99", 0.01))
-    }
+    return points(f"drop_at_{depth}", known)
 
 
 def _changed(pairs: Sequence[tuple[LongPrompt, Stated, Stated]]) -> dict[str, Json]:
