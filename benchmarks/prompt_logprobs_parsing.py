@@ -51,7 +51,8 @@ def answer(k: int) -> tuple[tuple[int, ...], bytes]:
         positions.append(row)
     choice = {"index": 0, "text": " a", "logprobs": None, "finish_reason": "length", "token_ids": [5],
               "prompt_logprobs": positions, "prompt_token_ids": list(ids)}  # fmt: skip
-    return ids, json.dumps({"id": "cmpl-1", "object": "text_completion", "choices": [choice], "usage": {}}).encode()
+    document = {"id": "cmpl-1", "object": "text_completion", "choices": [choice], "usage": {}}
+    return ids, json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def plain(ids: tuple[int, ...], content: bytes, k: int) -> dict[str, np.ndarray]:

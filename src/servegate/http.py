@@ -94,10 +94,10 @@ class Reply:
 
 @dataclass(frozen=True)
 class Call:
-    """One call to be made: a POST of JSON when there is a body, else a GET."""
+    """One call to be made: a POST of JSON when there is a body, else a GET; bytes are JSON that is already written."""
 
     path: str
-    body: Json = None
+    body: Json | bytes = None
 
 
 @dataclass
@@ -226,10 +226,13 @@ class HttpClient:
         if self._session is None:
             raise RuntimeError("an HttpClient is used inside `with`")
         method = "GET" if call.body is None else "POST"
+        sent: dict[str, Any] = {"json": call.body}
+        if isinstance(call.body, bytes):
+            sent = {"data": call.body, "headers": {"Content-Type": "application/json"}}
         url = self._base_url + call.path
         started = time.perf_counter()
         try:
-            async with self._session.request(method, url, json=call.body, allow_redirects=False) as response:
+            async with self._session.request(method, url, **sent, allow_redirects=False) as response:
                 body, arrivals = await self._read(response, url, started)
                 media_type = response.content_type if aiohttp.hdrs.CONTENT_TYPE in response.headers else ""
         except TimeoutError as error:
@@ -245,17 +248,18 @@ class HttpClient:
         self, response: aiohttp.ClientResponse, url: str, started: float
     ) -> tuple[bytes, tuple[tuple[int, float], ...]]:
         """Return the body and when its pieces came. Nothing is parsed here: other answers wait for this thread."""
-        body, arrivals = bytearray(), []
+        pieces, size, arrivals = [], 0, []
         try:
-            async for chunk in response.content.iter_any():
-                body += chunk
-                arrivals.append((len(body), time.perf_counter() - started))
-                if len(body) > self._max_bytes:
+            async for piece in response.content.iter_any():
+                pieces.append(piece)
+                size += len(piece)
+                arrivals.append((size, time.perf_counter() - started))
+                if size > self._max_bytes:
                     response.close()
                     raise ReplyTooLargeError(f"the answer from {url} is longer than {self._max_bytes} bytes")
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             raise ConnectionFailedError(f"the answer from {url} broke off: {_reason(error)}") from error
-        return bytes(body), tuple(arrivals)
+        return b"".join(pieces), tuple(arrivals)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         running = asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 from itertools import chain
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from servegate.domain.evidence import ItemStatus
-from servegate.domain.records import Json
 from servegate.domain.workload import PromptScore, ScoreRequest
 from servegate.http import Reply
 from servegate.probes.reply_parts import CLAMPED, UnusableReplyError, document_of, one_line
@@ -37,8 +37,11 @@ class Entry(msgspec.Struct, gc=False):
     rank: int | None = None
 
 
+Positions = list[dict[int, Entry] | None]
+
+
 class _Choice(msgspec.Struct):
-    prompt_logprobs: list[dict[int, Entry] | None] | None = None
+    prompt_logprobs: Positions | None = None
     prompt_token_ids: list[int] | None = None
 
 
@@ -49,15 +52,15 @@ class _Answer(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Answer)
 
 
-def score_payload(model: str, request: ScoreRequest, top_k: int) -> dict[str, Json]:
-    """Return the JSON body: one token is generated (the least), and every sampling parameter is pinned.
+def score_payload(model: str, request: ScoreRequest, top_k: int) -> bytes:
+    """Return the body, JSON as bytes: one token is generated (the least), and every sampling parameter is pinned.
 
     Temperature 1 leaves the distribution as it is, should the engine report processed logprobs. Never streamed: vLLM refuses
     `prompt_logprobs` in a stream.
     """
-    body: dict[str, Json] = {
+    body: dict[str, Any] = {
         "model": model,
-        "prompt": list(request.token_ids),
+        "prompt": request.token_ids,
         "max_tokens": 1,
         "temperature": 1.0,
         "top_p": 1.0,
@@ -77,56 +80,49 @@ def score_payload(model: str, request: ScoreRequest, top_k: int) -> dict[str, Js
     }
     if request.cache_salt:
         body["cache_salt"] = request.cache_salt
-    return body
+    return msgspec.json.encode(body)
 
 
 def score_of(request: ScoreRequest, reply: Reply, top_k: int) -> PromptScore:
     """Return what an answer says of each token, or a `failed` score that says why it cannot be used."""
     try:
-        answer = _decoded(reply)
-        return columns_of(request.id, request.token_ids, answer.prompt_token_ids, answer.prompt_logprobs, top_k)
+        return columns_of(request.id, request.token_ids, _positions(reply, request.token_ids), top_k)
     except UnusableReplyError as error:
         return PromptScore.nothing(request.id, ItemStatus.FAILED, one_line(str(error)), top_k)
 
 
-def columns_of(
-    request_id: str,
-    token_ids: tuple[int, ...],
-    returned: list[int] | None,
-    positions: list[dict[int, Entry] | None] | None,
-    top_k: int,
-) -> PromptScore:
+def columns_of(request_id: str, token_ids: tuple[int, ...], positions: Positions, top_k: int) -> PromptScore:
     """Lay the positions of one answer out as columns.
 
     Raises:
-        UnusableReplyError: the engine scored other tokens than were sent, or another number of them, or stated none.
+        UnusableReplyError: another number of positions than tokens was scored, or a position names what is no token.
     """
-    if positions is None:
-        raise UnusableReplyError("the answer holds no prompt_logprobs (null)")
-    if returned is None:
-        raise UnusableReplyError("the engine did not return prompt_token_ids, so what it scored is not known")
-    if tuple(returned) != token_ids:
-        raise UnusableReplyError(f"the engine scored another prompt: {len(returned)} tokens for {len(token_ids)} sent")
     n = len(token_ids)
     if len(positions) != n:
         raise UnusableReplyError(f"{len(positions)} positions were scored of {n} tokens")
     if positions and positions[0] is not None:
         raise UnusableReplyError("the first position is scored, which nothing precedes: the positions are shifted")
-    maps = [entries or {} for entries in positions]
-    row = np.repeat(np.arange(n), np.fromiter(map(len, maps), dtype=np.int64, count=n))
-    ids = np.fromiter(chain.from_iterable(maps), dtype=np.int64, count=len(row))
+    maps, counts = _maps(positions[1:])
+    row = np.repeat(np.arange(1, len(maps) + 1), counts)
+    try:
+        ids = np.fromiter(chain.from_iterable(maps), dtype=np.int64, count=len(row))
+    except OverflowError:
+        ids = np.full(1, -1, dtype=np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() > LARGEST_ID):
         raise UnusableReplyError("a logprob is keyed by a number that is no token id")
-    entries = [entry for one in maps for entry in one.values()]
-    stated = np.array([entry.logprob for entry in entries], dtype=np.float64)  # None becomes NaN
-    ranks = np.array([entry.rank for entry in entries], dtype=np.float64)
+    entries = list(chain.from_iterable(map(dict.values, maps)))
+    stated = _numbers([entry.logprob for entry in entries], np.float64)
+    ranks = _numbers([entry.rank for entry in entries], np.int64)
     with np.errstate(invalid="ignore"):
         clamped = stated <= CLAMPED
-        value = np.where(clamped | (stated > HIGHEST_LOGPROB), np.nan, np.minimum(stated, 0.0)).astype(np.float32)
+        value = np.minimum(stated, 0.0).astype(np.float32)
+        value[clamped | (stated > HIGHEST_LOGPROB)] = np.nan
         rank = np.where((ranks >= 1) & (ranks <= LARGEST_ID), ranks, -1).astype(np.int32)
-    own = ids == np.asarray(token_ids, dtype=np.int64)[row]
+    sent = np.fromiter(token_ids[1:], dtype=np.int64, count=len(maps))
+    own = np.flatnonzero(ids == np.repeat(sent, counts))
+    own_row = row[own]
     logprob, own_rank = np.full(n, np.nan, dtype=np.float32), np.full(n, -1, dtype=np.int32)
-    logprob[row[own]], own_rank[row[own]] = value[own], rank[own]
+    logprob[own_row], own_rank[own_row] = value[own], rank[own]
     top_id, top_logprob = _top(row, ids, value, rank, (n, top_k))
     cut = int(clamped[own].sum())
     return PromptScore(
@@ -139,6 +135,23 @@ def columns_of(
         clamped=cut,
         missing=int(np.isnan(logprob[1:]).sum()) - cut,
     )
+
+
+def _maps(positions: Positions) -> tuple[list[dict[int, Entry]], npt.NDArray[np.int64]]:
+    """Return the map of each position, empty for null, and how many entries each has."""
+    try:
+        counts = np.fromiter(map(len, positions), dtype=np.int64, count=len(positions))  # type: ignore[arg-type]
+    except TypeError:
+        return _maps([entries or {} for entries in positions])
+    return cast("list[dict[int, Entry]]", positions), counts
+
+
+def _numbers(stated: list[float | None] | list[int | None], kind: type[np.float64 | np.int64]) -> npt.NDArray[Any]:
+    """Return numbers as an array; where one is missing or too large for `kind`, all are float64 and the missing ones NaN."""
+    try:
+        return np.fromiter(cast("list[float]", stated), dtype=kind, count=len(stated))
+    except (TypeError, OverflowError):
+        return np.array(stated, dtype=np.float64)
 
 
 def _top(
@@ -160,6 +173,19 @@ def _top(
         top_id[place] = ids[chosen]
     top_logprob[place] = value[chosen]
     return top_id.reshape(shape), top_logprob.reshape(shape)
+
+
+def _positions(reply: Reply, token_ids: tuple[int, ...]) -> Positions:
+    """Return what was scored. Raises UnusableReplyError with the server's own message, or what is wrong."""
+    choice = _decoded(reply)
+    if choice.prompt_logprobs is None:
+        raise UnusableReplyError("the answer holds no prompt_logprobs (null)")
+    returned = choice.prompt_token_ids
+    if returned is None:
+        raise UnusableReplyError("the engine did not return prompt_token_ids, so what it scored is not known")
+    if returned != list(token_ids):
+        raise UnusableReplyError(f"the engine scored another prompt: {len(returned)} tokens for {len(token_ids)} sent")
+    return choice.prompt_logprobs
 
 
 def _decoded(reply: Reply) -> _Choice:

@@ -51,6 +51,26 @@ def test_a_text_becomes_columns() -> None:
     assert [column.dtype for column in (score.logprob, score.rank, score.top_id)] == [np.float32, np.int32, np.int32]
 
 
+def test_gaps_among_good_numbers_take_nothing_from_their_neighbours() -> None:
+    """Numbers are laid out at once where all are there; one gap must not shift, cut or round another's."""
+    whole = [None, {"6": entry(-0.1, 2), "8": entry(-1e-7)}, {"7": entry(-0.30000000000000004), "9": entry(-3, 2)}]
+    expected = scored(body(whole))
+    assert (expected.logprob[1:].tolist(), expected.rank[1:].tolist()) == (np.float32([-0.1, -0.3]).tolist(), [2, 1])
+    for other, missing in (
+        ([None, whole[1], {**whole[2], "4": entry(None, None)}], 0),
+        ([None, whole[1], {**whole[2], "4": entry(-1, 2**64)}], 0),
+        ([None, whole[1], {**whole[2], "4": {"logprob": -1}}], 0),
+        ([None, whole[1], None], 1),
+        ([None, whole[1], {}], 1),
+    ):
+        score = scored(body(other))
+        assert score.status is ItemStatus.OK
+        assert score.missing == missing
+        kept = len(SENT) - missing
+        for column in ("logprob", "rank", "top_id", "top_logprob"):
+            assert getattr(score, column)[:kept].tobytes() == getattr(expected, column)[:kept].tobytes(), (other, column)
+
+
 def test_d2_another_number_of_positions_rejects_the_text() -> None:
     score = scored(body(GOOD[:2]))
     assert (score.status, len(score.logprob)) == (ItemStatus.FAILED, 0)
@@ -133,7 +153,7 @@ def test_d9_a_request_over_the_cap_fails_with_the_servers_words() -> None:
 
 
 def test_d9_scoring_never_streams_and_pins_sampling() -> None:
-    sent = score_payload("m", ScoreRequest(id="a", token_ids=SENT, cache_salt="s"), 20)
+    sent = json.loads(score_payload("m", ScoreRequest(id="a", token_ids=SENT, cache_salt="s"), 20))
     assert (sent["stream"], sent["max_tokens"], sent["prompt_logprobs"], sent["prompt"]) == (False, 1, 20, [5, 6, 7])
     assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["cache_salt"]) == (1.0, 1.0, 0, "s")
 
@@ -151,6 +171,8 @@ def test_d11_null_and_garbage_are_failures() -> None:
         [None, {"-4": entry(-1)}, {}],
         [None, [], []],
         [None, {"99999999999": entry(-1)}, {}],
+        [None, {str(2**63): entry(-1)}, {}],
+        [None, {"6": entry("-1")}, {"7": [-1.0, 1]}],
     ]
     texts = (b"", b"4226", b"[]", b'{"choices": []}', b'{"choices": 1}', b"\xff\xfe", b"[" * 100_000)
     stated = b'{"message": "4226", "object": "error"}'
