@@ -42,8 +42,8 @@ def plan_options(command: F) -> F:
 
 
 def resolved(
-    config: Path | None, *, file: Path | None, baseline: str | None, candidate: str | None, gate: str | None, engine: str | None,
-    rounds: int | None, output: str | None,
+    config: Path | None, *, file: Path | None, baseline: str | None, candidate: str | None, gate: str | None,
+    engine: str | None, rounds: int | None, output: str | None,
 ) -> Resolved:  # fmt: skip
     """Load and resolve a gate from the options of `plan_options`; its config is `--config FILE` or just `FILE`.
 
