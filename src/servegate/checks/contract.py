@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from servegate.checks.lengths import Longest
 from servegate.domain.arms import Arm
 from servegate.domain.blocks import Section, Text
 from servegate.domain.deciding import Figures
@@ -127,6 +128,9 @@ class Check(Generic[S, M]):
     choose: Callable[[S, bool, Change], Choice] | None = None
     """Decides from the change itself whether the check is on: (its settings, whether the gate config names it, the
     change). A check without it is on when it is named."""
+    fit: Callable[[S, Inputs | None, Longest], Choice] | None = None
+    """Holds what it asks against the shorter context of the arms, before anything starts: settings that fit with a remark,
+    or UsageError. Every check that sends prompts has one."""
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
     scope: Callable[[Evidence[M], S], str] = field(default=lambda _evidence, _settings: "")
     """What was asked, in a few words: a verdict holds for no other prompts, tasks, lengths or decoding."""

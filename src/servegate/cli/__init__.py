@@ -14,7 +14,7 @@ from servegate.errors import Cancelled, ExitCode, ServegateError
 
 VERBS = (
     "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "ci", "pairs", "publish", "fetch",
-    "doctor", "verify", "fake-engine",
+    "doctor", "verify", "clean", "fake-engine",
 )  # fmt: skip
 """Order of the help page: what a person needs first comes first."""
 HELP = {
@@ -32,6 +32,7 @@ HELP = {
     "fetch": "Download the newest run directory of a pull request.",
     "doctor": "Say what this machine has: GPU, driver, engine, lm-eval, disk, memory.",
     "verify": "Check a run directory's files against its checksums.",
+    "clean": "Remove caches that no run used lately.",
     "fake-engine": "A vLLM without a model, to rehearse a gate without a GPU.",
 }
 

@@ -107,11 +107,16 @@ def _lm_eval_row() -> Row:
 
 
 def _caches_row() -> Row:
-    from servegate.engines.compile_cache import home, size_bytes
+    from servegate.engines.cache_keeping import GIB, KINDS, entries
+    from servegate.engines.compile_cache import cache_directory
 
-    place = home(os.environ)
-    caches = len(list(place.iterdir())) if place.is_dir() else 0
-    return ("compiled", f"{caches} caches of arms, {size_bytes(place) / 2**30:.2f} GiB in {place}; may be removed", "note")
+    found = entries(os.environ)
+    parts = [
+        f"{len(own)} {kind} {sum(each.size_bytes for each in own) / GIB:.2f} GiB"
+        for kind in KINDS
+        if (own := [each for each in found if each.kind == kind])
+    ]
+    return ("caches", f"{', '.join(parts) or 'none'} in {cache_directory(os.environ)}; `servegate clean` removes", "note")
 
 
 def _room_rows() -> list[Row]:

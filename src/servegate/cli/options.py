@@ -27,6 +27,7 @@ def plan_options(command: F) -> F:
     """Add the options that say what to gate; the config file's values stand where an option is absent."""
     for option in reversed(
         (
+            click.argument("file", required=False, metavar="[GATE.yaml]", type=click.Path(path_type=Path)),
             click.option("--config", type=click.Path(path_type=Path), help="Gate config; ./servegate.yaml when it exists."),
             click.option("--baseline", metavar="YAML", help="Serving config before the change."),
             click.option("--candidate", metavar="YAML", help="Serving config after the change."),
@@ -41,11 +42,17 @@ def plan_options(command: F) -> F:
 
 
 def resolved(
-    config: Path | None, *, baseline: str | None, candidate: str | None, gate: str | None, engine: str | None,
-    rounds: int | None, output: str | None,
+    config: Path | None, *, file: Path | None, baseline: str | None, candidate: str | None, gate: str | None,
+    engine: str | None, rounds: int | None, output: str | None,
 ) -> Resolved:  # fmt: skip
-    """Load and resolve a gate from the options of `plan_options`."""
-    loaded = load(config, Overrides(baseline, candidate, gate, engine, output, rounds))
+    """Load and resolve a gate from the options of `plan_options`; its config is `--config FILE` or just `FILE`.
+
+    Raises:
+        UsageError: two gate configs are given, or the gate is wrong.
+    """
+    if file is not None and config is not None:
+        raise UsageError(f"two gate configs are given: {file} and --config {config}", advice="Give one of them.")
+    loaded = load(config if file is None else file, Overrides(baseline, candidate, gate, engine, output, rounds))
     try:
         return resolve(loaded)
     except UnknownOptionError as error:

@@ -11,7 +11,7 @@ from servegate import __version__
 from servegate.checks import discovered
 from servegate.checks.contract import Change, Inputs
 from servegate.checks.engagement.variables import meant
-from servegate.config.choosing import chosen
+from servegate.config.choosing import chosen, fitted
 from servegate.config.faults import place_of
 from servegate.config.files import near_files, read_calibration, read_ledger, read_text, reader
 from servegate.config.loading import Loaded
@@ -63,7 +63,8 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
     for name, arm in arms.items():
         check_quantization(arm, models[name].config)
     knobs = differing_options(baseline, candidate)
-    loaded, decided = chosen(loaded, Change(knobs, arms, models))
+    change = Change(knobs, arms, models)
+    loaded, decided = chosen(loaded, change)
     hashes: dict[str, str] = {}
     inputs: dict[str, Inputs] = {}
     for name, settings in loaded.checks.items():
@@ -71,6 +72,7 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         check_load = known[name].load
         if check_load is not None:
             inputs[name] = check_load(settings, read)
+    loaded, shortened = fitted(loaded, change, inputs)
     accepted = read_ledger(loaded.directory / config.accepted, required="accepted" in loaded.sources)
     calibration = (
         read_calibration(loaded.directory / config.calibration, required="calibration" in loaded.sources)
@@ -141,7 +143,7 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         run_root=Path(config.output.directory) / config.gate,
         fallbacks=_fallbacks(loaded),
         warnings=tuple(warnings),
-        notes=decided,
+        notes=(*decided, *shortened),
     )
 
 

@@ -27,8 +27,8 @@ class Quantity(Record):
 
 QUANTITIES = (
     Quantity(key="weights", title="Weights, on one card", unit="GiB", digits=2, check="capacity"),
-    Quantity(key="kv_bytes", title="KV cache for a token, on one card", unit="bytes", digits=0, check="capacity"),
-    Quantity(key="kv_tokens", title="KV cache", unit="tokens", digits=0, check="capacity"),
+    Quantity(key="kv_bytes", title="KV cache of a token, on one card", unit="bytes", digits=0, check="capacity"),
+    Quantity(key="kv_tokens", title="KV cache, whole", unit="tokens", digits=0, check="capacity"),
     Quantity(key="requests", title="Requests that fit at once", unit="requests", digits=1, check="capacity"),
     Quantity(key="throughput", title="Throughput", unit="output tok/s", digits=1, check="throughput"),
     Quantity(key="ttft", title="Time to the first token, p50", unit="ms", digits=1, check="throughput"),
@@ -37,7 +37,7 @@ QUANTITIES = (
     Quantity(key="ttft_one", title="Time to the first token, p50, batch 1", unit="ms", digits=1, check="throughput"),
     Quantity(key="tpot_one", title="Time of a further token, p50, batch 1", unit="ms", digits=2, check="throughput"),
     Quantity(key="energy", title="Energy for 1,000 output tokens", unit="J", digits=1, check="throughput"),
-    Quantity(key="cost", title="A million output tokens", unit="USD", digits=4, check="throughput"),
+    Quantity(key="cost", title="Cost of a million output tokens", unit="USD", digits=4, check="throughput"),
     Quantity(key="accuracy", title="Accuracy", unit="%", digits=2, check="accuracy", points=True),
     Quantity(key="changed", title="Answers that changed", unit="%", digits=1, check="prompts", points=True),
 )

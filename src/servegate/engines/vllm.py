@@ -15,6 +15,7 @@ from typing import IO
 from servegate.domain.arms import Arm, Fallback
 from servegate.domain.evidence import EngineFacts, EngineStatus
 from servegate.domain.workload import Endpoint
+from servegate.engines.cache_keeping import in_use, keep_in_bounds
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.checkpoint import checkpoint_facts
 from servegate.engines.compile_cache import VARIABLE, cache_for, size_bytes
@@ -115,7 +116,12 @@ class VllmEngine:
             RunnerError: the card is not free, or failed.
         """
         with ExitStack() as stack:
+            if self._own_caches:
+                keep_in_bounds(self._caller(), self._progress)
             yield self._started(stack, arm, log_path)
+
+    def _caller(self) -> Mapping[str, str]:
+        return os.environ if self._environment is None else self._environment
 
     def _started(self, stack: ExitStack, arm: Arm, log_path: Path) -> VllmSession:
         """Start as the config says, then with each fallback; the first that becomes ready is entered into `stack`."""
@@ -165,7 +171,7 @@ class VllmEngine:
 
     @contextmanager
     def _served(self, arm: Arm, log_path: Path) -> Iterator[VllmSession]:
-        environment = engine_environment(os.environ if self._environment is None else self._environment, arm.environment)
+        environment = engine_environment(self._caller(), arm.environment)
         executable = find_executable(arm.executable, environment.get("PATH"))
         cards = () if self._guard is None else self._guard.cards((arm,))
         cache = cache_for(arm, executable, environment, [card.name for card in cards]) if self._own_caches else {}
@@ -178,6 +184,8 @@ class VllmEngine:
         source = arm.config.options.get("tokenizer", arm.config.options.get("model"))
         endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model=model, tokenizer=str(source))
         with ExitStack() as stack:
+            sources = (str(arm.config.options[name]) for name in ("model", "tokenizer") if name in arm.config.options)
+            stack.enter_context(in_use((executable, *sources, *cache.values()), environment))
             log = stack.enter_context(_log_file(log_path))
             child = stack.enter_context(
                 supervise(command, tag=nonce, stdout=log, environment={**environment, **ours}, grace_s=STOP_GRACE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -166,8 +167,8 @@ def test_energy_that_no_card_told_is_not_measured() -> None:
 
 def test_on_a_cpu_values_are_shown_and_no_difference_is_claimed() -> None:
     rows = rows_of("throughput", loaded(device="cpu"), judged_at=32)
-    assert rows["tpot"].difference == "not judged (cpu)"
-    assert rows["throughput"].difference.endswith("; not judged (cpu)")
+    assert rows["tpot"].difference == "not judged: a CPU's speed"
+    assert rows["throughput"].difference.endswith("; not judged: a CPU's speed")
 
 
 def test_a_price_gives_the_cost_at_the_measured_speed() -> None:
@@ -208,6 +209,28 @@ def test_ceilings_stand_beside_the_speed_and_are_above_what_was_measured() -> No
     # In the time of one step each of 32 requests gets its token.
     floor = float(rows["tpot"].bound.partition(": ")[2].split(" ms")[0])
     assert floor == pytest.approx(1000 * 32 / before, abs=0.006)
+
+
+def test_a_speed_beyond_the_ceiling_is_read_by_a_person() -> None:
+    evidence, check = loaded(), discovered()["throughput"]
+    quick = throughput_samples.arm({32: tuple(10 * speed for speed in STEADY)})
+    told = []
+    for side in (evidence.baseline, replace(evidence.baseline, measurement=quick)):
+        comparison = check.compare(replace(evidence, baseline=side), check.settings())
+        assert isinstance(comparison, Comparison)
+        told.append([item for item in check.judge(comparison, check.settings()) if item.code.endswith("above-ceiling")])
+    assert told[0] == []
+    (only,) = told[1]
+    assert only.severity is Severity.REVIEW
+    assert "at 32 in flight the baseline made 10,000.0 output tokens/s" in only.message
+    assert only.limit is not None
+    assert 8_000 < only.limit < 10_000
+
+
+def test_a_load_that_the_gate_does_not_send_says_so() -> None:
+    rows = rows_of("throughput", loaded(), single=None)
+    assert rows["throughput_one"].candidate.reason == "the gate sends no such load (checks.throughput.single is null)"
+    assert rows_of("throughput", loaded())["tpot_one"].candidate.reason == "no window of this load was measured in both arms"
 
 
 def test_a_ceiling_that_speculation_may_pass_is_not_given() -> None:

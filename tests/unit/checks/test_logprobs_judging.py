@@ -225,7 +225,7 @@ def test_d12_no_exact_divergence_is_claimed() -> None:
         "Perplexity ratio 1.0266, at most 1.0273 (PASS < 1.02); same top token 92.95%; RMS Δp 3.39%."
     )  # fmt: skip
     assert "Q8_0" in shown
-    assert section.noise.startswith("Noise unknown")
+    assert section.noise.startswith("Unknown: ")
     assert section.outcome is Outcome.REVIEW
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.faults import CHECK_NAME
 from servegate.checks.accuracy.figures import figures
+from servegate.checks.accuracy.fitting import fit
 from servegate.checks.accuracy.judging import judge, stop
 from servegate.checks.accuracy.measuring import items, measure
 from servegate.checks.accuracy.noise import more
@@ -29,6 +30,7 @@ CHECK = Check(
     settings=AccuracySettings,
     measurement=AccuracyMeasurement,
     measure=measure,
+    fit=fit,
     compare=compare,
     judge=judge,
     present=present,

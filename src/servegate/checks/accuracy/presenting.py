@@ -68,7 +68,7 @@ def _change(drop: float) -> str:
 
 def _noise(comparison: Comparison) -> str:
     if comparison.noise is None:
-        return f"Noise unknown: {comparison.noise_reason}."
+        return f"Unknown: {comparison.noise_reason}."
     sides = (("Baseline", comparison.noise.baseline), ("candidate", comparison.noise.candidate))
     said = [_noise_of(name, Contrast.model_validate(side)) for name, side in sides if side is not None]
     return "; ".join(said) + "." + (f" ({comparison.noise.reason})" if comparison.noise.reason else "")

@@ -13,6 +13,9 @@ from servegate.domain.deciding import ArmValue, Figures, measured_or
 from servegate.domain.judgement import Comparison
 from servegate.domain.plan import Plan
 
+ROUNDED = "logged GiB, rounded, over tokens"
+"""Where the number comes from is what moves it: a hundredth of a GiB is more than two starts differ by."""
+
 
 def figures(comparison: Comparison, evidence: Evidence[Any], settings: CapacitySettings) -> tuple[Figures, ...]:
     """Return weights, bytes of a token, tokens, and the requests of `context_tokens` that they hold."""
@@ -24,7 +27,7 @@ def figures(comparison: Comparison, evidence: Evidence[Any], settings: CapacityS
     predictions = [_predicted(arm, limit) for arm, limit in zip(arms, limits, strict=True)]
     return (
         _row("weights", [arm.weights_gib for arm in arms], "{:,.2f} GiB"),
-        _row("kv_bytes", [arm.token_bytes for arm in arms], "{:,.0f} bytes"),
+        _row("kv_bytes", [arm.token_bytes for arm in arms], "{:,.0f} bytes", ROUNDED),
         _row("kv_tokens", [arm.tokens for arm in arms], "at most: {:,.0f} tokens"),
         Figures(
             key="requests",
@@ -36,8 +39,8 @@ def figures(comparison: Comparison, evidence: Evidence[Any], settings: CapacityS
     )
 
 
-def _row(key: str, readings: list[Reading], form: str) -> Figures:
-    baseline, candidate = (measured_or(each.engine, each.engine_reason, ONE_START) for each in readings)
+def _row(key: str, readings: list[Reading], form: str, noise: str = ONE_START) -> Figures:
+    baseline, candidate = (measured_or(each.engine, each.engine_reason, noise) for each in readings)
     bound = _bound([each.predicted for each in readings], form, [each.predicted_reason for each in readings])
     return Figures(key=key, baseline=baseline, candidate=candidate, bound=bound)
 
@@ -73,5 +76,6 @@ def _requests(arm: ArmCapacity, context: int, limit: float) -> ArmValue:
         return ArmValue(value=None, reason="layers keep different amounts, so the engine's tokens give no number of requests")
     fits = arm.tokens.engine / context
     if limit < fits:
-        return ArmValue(value=limit, noise=f"max-num-seqs; the cache has room for {fits:,.1f}; {ONE_START}")
+        told = f"max-num-seqs; the cache has room for {fits:,.1f} ({ONE_START})"
+        return ArmValue(value=limit, noise=told, said=f"{limit:,.0f} requests")
     return ArmValue(value=fits, noise=f"from the engine's tokens; {ONE_START}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from servegate.checks.contract import Check
 from servegate.checks.logprobs.comparing import compare
+from servegate.checks.logprobs.fitting import fit
 from servegate.checks.logprobs.inputs import load
 from servegate.checks.logprobs.judging import CHECK_NAME, judge
 from servegate.checks.logprobs.measuring import items, measure
@@ -26,6 +27,7 @@ CHECK = Check(
     settings=LogprobsSettings,
     measurement=LogprobsMeasurement,
     measure=measure,
+    fit=fit,
     compare=compare,
     judge=judge,
     present=present,

@@ -67,7 +67,7 @@ def _summary(between: Between, settings: LogprobsSettings) -> str:
 
 def _noise(comparison: Comparison, noise: tuple[Side, ...]) -> str:
     if not noise:
-        return f"Noise unknown: {comparison.noise_reason}."
+        return f"Unknown: {comparison.noise_reason}."
     said = []
     for name, own in noise:
         if own.ppl_ratio is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from servegate.checks.contract import Check
 from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.figures import figures
+from servegate.checks.prompts.fitting import fit
 from servegate.checks.prompts.inputs import load
 from servegate.checks.prompts.judge import judge, stop
 from servegate.checks.prompts.measure import prepare
@@ -28,6 +29,7 @@ CHECK = Check(
     load=load,
     prepare=prepare,
     measure=measure,
+    fit=fit,
     compare=compare,
     judge=judge,
     present=present,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from servegate.checks.contract import Check
 from servegate.checks.retrieval.choosing import choose
 from servegate.checks.retrieval.comparing import compare
+from servegate.checks.retrieval.fitting import fit
 from servegate.checks.retrieval.judging import judge
 from servegate.checks.retrieval.measuring import measure
 from servegate.checks.retrieval.preparing import load, prepare
@@ -30,6 +31,7 @@ CHECK = Check(
     prepare=prepare,
     choose=choose,
     measure=measure,
+    fit=fit,
     compare=compare,
     judge=judge,
     present=present,

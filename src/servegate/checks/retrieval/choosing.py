@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from servegate.checks.contract import Change, Choice
+from servegate.checks.lengths import LENGTH_KNOB, length_of
 from servegate.checks.retrieval.settings import RetrievalSettings
 from servegate.domain.plan import Knob, ModelSource
 from servegate.domain.records import Json
@@ -17,10 +17,6 @@ LONG_PROMPT_KNOBS = frozenset({
 })  # fmt: skip
 """Knobs that decide how old entries of the KV cache are kept, read, or placed."""
 FULL_KINDS = frozenset({"full_attention", "attention", "global"})
-LENGTH_KNOB = "max-model-len"
-LENGTH = re.compile(r"([0-9]{1,12})([kKmM]?)")
-UNIT = {"": 1, "k": 1_000, "m": 1_000_000, "K": 1 << 10, "M": 1 << 20}
-"""vLLM reads `16k` as 16,000 and `16K` as 16,384 (`human_readable_int` of its argument parser)."""
 
 
 def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
@@ -33,7 +29,7 @@ def choose(settings: RetrievalSettings, named: bool, change: Change) -> Choice:
     if not causes and not (named and settings.when == "always"):
         return Choice(None)
     note = f"retrieval is on, since {said}" if causes and not (named and settings.when == "always") else ""
-    lengths = [_length(arm.config.options.get(LENGTH_KNOB)) for arm in change.arms.values()]
+    lengths = [length_of(arm.config.options.get(LENGTH_KNOB)) for arm in change.arms.values()]
     stated = [length for length in lengths if length is not None]
     if settings.context_tokens is None and stated:
         shorter = settings.model_copy(update={"context_tokens": min(stated)})
@@ -52,12 +48,6 @@ def causes_of(knobs: Iterable[Knob], models: Iterable[ModelSource]) -> list[str]
         if any(part(config) != part(read[0]) for config in read):
             causes.append(f"the checkpoints' {said}")
     return causes
-
-
-def _length(stated: Json) -> int | None:
-    """Return a length in tokens; None where the engine chooses it (nothing, -1, `auto`) or where it is not understood."""
-    found = LENGTH.fullmatch(str(stated).strip())
-    return int(found[1]) * UNIT[found[2]] or None if found else None
 
 
 def _kv_scheme(config: Json) -> Json:

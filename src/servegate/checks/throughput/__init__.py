@@ -10,6 +10,7 @@ from __future__ import annotations
 from servegate.checks.contract import Check
 from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.figures import figures
+from servegate.checks.throughput.fitting import fit
 from servegate.checks.throughput.judging import CHECK_NAME, judge
 from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.presenting import present
@@ -22,6 +23,7 @@ CHECK = Check(
     settings=ThroughputSettings,
     measurement=ThroughputMeasurement,
     measure=measure,
+    fit=fit,
     compare=compare,
     judge=judge,
     present=present,

@@ -15,23 +15,6 @@ from servegate.sizing import Prediction, predicted
 SPECULATIVE = ("speculative-config", "spec-model")
 
 
-def with_ceilings(point: SpeedPair, evidence: Evidence[ThroughputMeasurement], settings: ThroughputSettings) -> SpeedPair:
-    """Add both arms' ceilings to the load with one request in flight; or why there are none."""
-    if point.concurrency != 1:
-        return point
-    if evidence.plan is None:
-        return point.model_copy(update={"ceilings_reason": "the plan is not known"})
-    one = settings.single if point.load == SINGLE and settings.single is not None else settings
-    context = one.input_tokens + one.output_tokens // 2
-    found = [
-        _ceiling(evidence.plan, name, side, context)
-        for name, side in (("baseline", evidence.baseline), ("candidate", evidence.candidate))
-    ]
-    values = tuple(each if isinstance(each, float) else None for each in found)
-    reason = next((each for each in found if isinstance(each, str)), None)
-    return point.model_copy(update={"ceilings": values, "ceilings_reason": reason})
-
-
 @dataclass(frozen=True)
 class Ceiling:
     """What an arm's card allows at most under a load, each a number or why it is not known."""
@@ -55,6 +38,14 @@ def ceilings(
     )
 
 
+def with_ceilings(point: SpeedPair, evidence: Evidence[ThroughputMeasurement], settings: ThroughputSettings) -> SpeedPair:
+    """Add what both arms' cards allow under this load; or why that is not known."""
+    found = [each.decode for each in ceilings(evidence, settings, (point.load, point.concurrency))]
+    baseline, candidate = (each if isinstance(each, float) else None for each in found)
+    reason = next((each for each in found if isinstance(each, str)), None)
+    return point.model_copy(update={"ceilings": (baseline, candidate), "ceilings_reason": reason})
+
+
 def _of(
     plan: Plan | None, name: str, side: ArmEvidence[ThroughputMeasurement], prompt: int, answer: int, in_flight: int
 ) -> Ceiling:
@@ -73,13 +64,6 @@ def _of(
         token_ms=decode if isinstance(decode, str) else 1000 * requests / decode,
         first_token_ms=prefill if isinstance(prefill, str) else 1000 * prompt / prefill,
     )
-
-
-def _ceiling(plan: Plan, name: str, side: ArmEvidence[ThroughputMeasurement], context: int) -> float | str:
-    found = _predicted(plan, name, side, context, 1)
-    if not isinstance(found, Prediction):
-        return found
-    return found.decode_one if found.decode_one is not None else found.decode_reason or "not predicted"
 
 
 def _predicted(

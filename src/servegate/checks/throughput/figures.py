@@ -20,7 +20,17 @@ from servegate.domain.judgement import Comparison
 from servegate.stats.ratios import coefficient_of_variation
 
 PRICE = "checks.capacity.price_per_gpu_hour_usd"
+SINGLE_KEY = "checks.throughput.single"
+OF_A_LOAD = ("throughput", "ttft", "tpot")
+"""Rows of one load, which with one request in flight have `_one` behind them."""
 PARALLEL = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+UNJUDGED = {
+    "cpu": "not judged: a CPU's speed",
+    "device-unknown": "not judged: what it ran on is not known",
+    "no-windows": "not judged: no window is paired",
+    "no-interval": "not judged: no interval",
+}
+"""Code of `NotJudged` -> the words in a narrow cell; the check's section says it in full."""
 Pair = tuple[ArmValue, ArmValue]
 
 
@@ -53,6 +63,9 @@ def _load(
 ) -> list[Figures]:
     point = between.at(load[1], load[0])
     limits = ceilings(evidence, settings, load)
+    if load not in {(shape.load, shape.concurrency) for shape in settings.shapes()}:
+        unasked = ArmValue(value=None, reason=f"the gate sends no such load ({SINGLE_KEY} is null)")
+        return [Figures(key=f"{key}{suffix}", about=about, baseline=unasked, candidate=unasked) for key in OF_A_LOAD]
     speed = _both(evidence, point, lambda _arm, side: _speed(side))
     first = _both(evidence, point, lambda arm, _side: _latency(arm, load, "ttft_ms"))
     further = _both(evidence, point, lambda arm, _side: _latency(arm, load, "tpot_ms"))
@@ -79,7 +92,9 @@ def _load(
 
 def _unjudged(between: SpeedContrast) -> str:
     """Return what stands in place of a difference from which nothing may be claimed."""
-    return "" if between.not_judged is None else f"not judged ({between.not_judged.code})"
+    return (
+        "" if between.not_judged is None else UNJUDGED.get(between.not_judged.code, f"not judged ({between.not_judged.code})")
+    )
 
 
 def _both(

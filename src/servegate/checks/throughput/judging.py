@@ -28,6 +28,7 @@ def judge(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding
         judged = point.load == SERVING and point.concurrency == settings.judged_at
         found += _invalid(point, judged=judged)
         found += _remarks(point)
+        found += _impossible(point)
     found += _unseen(between)
     if between.not_judged is not None:
         found.append(_finding(f"not-judged-{between.not_judged.code}", Severity.INFO, between.not_judged.message))
@@ -40,6 +41,24 @@ def _remarks(point: SpeedPair) -> list[Finding]:
         _finding(code, Severity.REVIEW if code in DOUBTFUL else Severity.INFO, f"{_where(point)}: {message}")
         for code, _, message in (remark.partition(": ") for remark in point.remarks)
     ]
+
+
+def _impossible(point: SpeedPair) -> list[Finding]:
+    """A speed beyond what the card can do was not measured right, or of another model or card than the plan says."""
+    sides = zip(("baseline", "candidate"), (point.left, point.right), point.ceilings, strict=True)
+    return [
+        _finding(
+            "above-ceiling",
+            Severity.REVIEW,
+            f"{_where(point)} the {name} made {side.output_tokens_per_second:,.1f} output tokens/s, and its card's bandwidth "
+            f"and arithmetic allow {ceiling:,.1f} at most: it was not measured right, or the model, its format or the card is "
+            "not what the plan and the log say",
+            rule="output tokens/s over the ceiling of decoding",
+            value=side.output_tokens_per_second, operator=">", limit=ceiling,
+        )
+        for name, side, ceiling in sides
+        if side is not None and ceiling is not None and side.output_tokens_per_second > ceiling
+    ]  # fmt: skip
 
 
 def _unseen(between: SpeedContrast) -> tuple[Finding, ...]:

@@ -10,6 +10,7 @@ from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
 from servegate.checks.throughput.settings import LoadShape, ThroughputSettings
 from servegate.domain.load import LoadResult, LoadSpec, Telemetry
 from servegate.domain.plan import sha256_of
+from servegate.errors import MeasurementError
 from servegate.ports import Probes
 
 SEEDS_APART = 1000
@@ -25,16 +26,31 @@ def items(settings: ThroughputSettings, _inputs: Inputs | None) -> int | None:
 def measure(
     probes: Probes, settings: ThroughputSettings, context: MeasureContext[ThroughputMeasurement]
 ) -> ThroughputMeasurement:
-    """Run one load, or one window of every load. Raises MeasurementError when the tool fails."""
+    """Run one load, or one window of every load.
+
+    Raises:
+        MeasurementError: the tool fails, or the engine serves a shorter context than its config says and no load fits.
+    """
     found: ThroughputMeasurement | None = None
     for position, shape in enumerate(settings.shapes()):
         if not settings.interleave and position != context.step:
             continue
+        _refuse_too_long(shape, context.engine.max_model_len)
         measured = _measured(probes, settings, context.step, position, shape)
         found = measured if found is None else found.joined(measured)
         context.advance(shape.windows * shape.requests)
     assert found is not None, "a step of the plan is a load of its settings"
     return found
+
+
+def _refuse_too_long(shape: LoadShape, longest: int | None) -> None:
+    """The plan holds loads against what the configs say; a fallback or an engine's own choice may have left less."""
+    if longest is not None and shape.input_tokens + shape.output_tokens > longest:
+        raise MeasurementError(
+            f"throughput: {shape.input_tokens:,} tokens of prompt and {shape.output_tokens:,} of answer do not fit into the "
+            f"{longest:,} tokens of context that the engine serves",
+            advice="Lower input_tokens or output_tokens of that load, or set a longer max-model-len.",
+        )
 
 
 def _measured(

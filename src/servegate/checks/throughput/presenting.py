@@ -81,7 +81,7 @@ def _noise(between: SpeedContrast, settings: ThroughputSettings) -> str:
     sides = (("Baseline", point.left), ("candidate", point.right)) if point else ()
     said = [f"{name} varies {side.variation:.2%}" for name, side in sides if side is not None and side.variation is not None]
     if not said or point is None:
-        return "Noise unknown: there is a single window."
+        return "Unknown: there is a single window."
     seen = f" A change of {point.detectable:.1%} would be found four times out of five." if point.detectable is not None else ""
     return f"{'; '.join(said)} between windows (CV); {_restarts(settings.limits)}.{seen}"
 

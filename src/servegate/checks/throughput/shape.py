@@ -45,7 +45,7 @@ class SpeedPair(Record):
     """`code: sentence` of what explains a speed without voiding it: queues, preemptions, a power limit, odd prompts."""
     detectable: float | None = None
     ceilings: tuple[float | None, float | None] = (None, None)
-    """Roofline of both arms in output tokens per second, for one request in flight."""
+    """Roofline of both arms in output tokens per second under this load."""
     ceilings_reason: str | None = None
 
     @property
