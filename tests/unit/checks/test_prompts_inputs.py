@@ -128,7 +128,7 @@ def test_an_error_names_the_line_counting_blank_ones() -> None:
         ('{"id": "a", "messages": [{"role": "assistant", "content": "x"}]}', "the last message is of the role 'assistant'"),
         ('{"id": "a", "messages": ["x"]}', "messages[0] must be an object"),
         (line(expect={"jsn": True}), "'expect': the kind 'jsn' is not supported yet; did you mean 'json'?"),
-        (line(expect={"code": "rust"}), "'expect': code: 'rust' is not supported yet"),
+        (line(expect={"code": "cobol"}), "'expect': code: 'cobol' is not supported yet"),
         (line(expect={}), "'expect': must be an object"),
         (line(expect=True), "'expect': must be an object"),
         (line(expect={"regex": "("}), "'expect': regex: not a pattern"),
