@@ -33,8 +33,9 @@ PROMPTS = """\
 
 JSON Lines, one prompt a line: `id` (unique), `category`, `prompt` (text) or `messages` (OpenAI chat messages), and
 optionally `max_tokens` and `expect`, which makes the answer's format a contract. Kinds of `expect`: {kinds}.
-`code` names the language that parses ({languages}): every fenced block of it, or the whole answer. Nothing is executed, and
-whether names and types fit is not looked at.
+`code` names the language that parses ({languages}): every fenced
+block of it, else every block that names no language (when only some of them parse, nothing is said), else the whole answer.
+Nothing is executed, and whether names and types fit is not looked at.
 Prompts may also hold `tools` and `tool_choice` as OpenAI's interface has them, and `chat_template_kwargs`. Those with `tools`,
 and all prompts when the baseline has a reasoning parser, are asked over the chat route.
 

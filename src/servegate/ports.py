@@ -55,6 +55,13 @@ class PromptLogprobs(Protocol):
         """Score every text; a failed one comes back with its status, it never raises or goes missing."""
 
 
+class Embeddings(Protocol):
+    """Says how near texts are by an embedding model, which is none of the arms."""
+
+    def cosines(self, url: str, model: str, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[float | None, str | None], ...]:
+        """Return (cosine, None) or (None, why not) of each pair, in order; it never raises."""
+
+
 class LoadGenerator(Protocol):
     """Loads the endpoint and reports throughput and latency."""
 
@@ -78,6 +85,8 @@ class Probes:
     evaluator: Evaluator
     prompt_logprobs: PromptLogprobs | None = None
     """None where nothing can score given texts."""
+    embeddings: Embeddings | None = None
+    """None where nothing asks an embedding model."""
 
 
 class Session(Protocol):

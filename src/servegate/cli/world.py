@@ -27,6 +27,7 @@ from servegate.manifest import allowed, collect
 from servegate.pipeline import Measuring
 from servegate.ports import Probes, Progress, Session
 from servegate.probes.completions import HttpCompletions
+from servegate.probes.embeddings import HttpEmbeddings
 from servegate.probes.evaluator import LmEval
 from servegate.probes.load_generator import VllmBench
 from servegate.probes.prompt_logprobs import HttpPromptLogprobs
@@ -123,6 +124,7 @@ class _ProbeMaker:
             prompt_logprobs=HttpPromptLogprobs(
                 session.endpoint, request_timeout_s=self.request_timeout_s, ensure_alive=session.ensure_alive
             ),
+            embeddings=HttpEmbeddings(),
         )
 
 

@@ -32,10 +32,11 @@ _SPOKEN = "Transaction Commit Rollback Use Show Describe Set Comment Analyze Kil
 """Statements that a sentence may read like: `use it`, `describe me`."""
 _MARKS = re.compile(r"[;=(*'\"@0-9]")
 _PROCEDURE = re.compile(
-    r"^\s*(?:DELIMITER\b|GO\s*$|\\\w|DO\s+\$|DECLARE\b|CREATE\b[^;]{0,80}\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT|PACKAGE)\b)",
+    r"^[^\S\n]*(?:DELIMITER\b|GO[^\S\n]*$|\\\w|DO\s+\$|DECLARE\b|CREATE\b[^;]{0,80}\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT|PACKAGE)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Bodies hold statements of their own and clients have commands of their own; sqlglot cuts both at every semicolon."""
+"""Bodies hold statements of their own and clients have commands of their own; sqlglot cuts both at every semicolon. The space
+before them ends with the line: of `\\s*` every empty line would try all that follow it."""
 _NOT_KNOWN = "a statement that the parser does not know"
 
 
@@ -73,7 +74,7 @@ def read_sql(source: str, *, alone: bool) -> Ruling:
             return KEPT
         unknown = unknown or problem == _NOT_KNOWN
         whys.append(problem)
-    if _PROCEDURE.search(source) and not (alone and (_PROCEDURE.match(source) is None or _reads_like_words(source))):
+    if _PROCEDURE.search(source) and not (alone and (_PROCEDURE.match(source.lstrip()) is None or _reads_like_words(source))):
         return undecided("a procedure or a client's command, which the parser does not know")
     return undecided(_NOT_KNOWN) if unknown else broken(whys[0])
 

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_BYTES = 16 * 1024
-"""UTF-8. A grammar has no limit of time, and the time it takes to mend a hostile text grows with the square of its length:
-16 KiB of `a<` are the worst that was found (Java), 0.8 s; as much code takes 4 ms (two cores, tree-sitter 0.26.1)."""
+"""UTF-8. The time and the memory that a grammar takes to mend a hostile text grow with the square of its length."""
+MAX_STEPS = 4_000
+"""Hundreds of moves of the parser. 16 KiB of code take 200 to 1,300, 16 KiB of `->` take 160,000 (Go; 26 s)."""
+MAX_DEPTH = 200
+"""Brackets open at once, as many as CPython takes. Past the end of the text a grammar closes them all in one move, which no
+count of moves can stop: for 16 KiB of `>/$(` (Java) that took 8 s and 4.5 GB."""
 MAX_FRAGMENT_BYTES = 8 * 1024
 """A longer text is read once, not again within the wraps of its language."""
 
@@ -41,8 +45,10 @@ class Grammar:
 
 
 GRAMMARS = {
-    "javascript": Grammar("tree_sitter_javascript", wraps=(("(", "\n)"),)),
-    "typescript": Grammar("tree_sitter_typescript", ("language_typescript", "language_tsx"), wraps=(("(", "\n)"),)),
+    "javascript": Grammar("tree_sitter_javascript", wraps=(("(", "\n)"), ("class A {\n", "\n}\n"))),
+    "typescript": Grammar(
+        "tree_sitter_typescript", ("language_typescript", "language_tsx"), wraps=(("(", "\n)"), ("class A {\n", "\n}\n"))
+    ),
     "bash": Grammar("tree_sitter_bash"),
     "go": Grammar("tree_sitter_go", wraps=(("func f() {\n", "\n}\n"),)),
     "rust": Grammar("tree_sitter_rust", wraps=(("fn f() {\n", "\n}\n"), ("impl A {\n", "\n}\n")), ends_statements=True),
@@ -60,12 +66,19 @@ _DIRECTIVE = re.compile(
     r"#\s*(?:assert|elifn?def|embed|error|ident|import|include_next|line|pragma|sccs|unassert|undef|warning)"
 )
 """Those that the grammar has no rule for: it takes any word after `#`."""
+_BRACKET = re.compile(rb"[(){}\[\]]")
+_PIECE = 4_096
+"""Bytes that the parser is given at once: only a parser that is fed lets itself be stopped."""
 _CAPITALISED = re.compile(r"[A-Z][a-z]*(?:'[a-z]+)?[,.:!?]*")
 _BULLET = re.compile(r"\d+[.)]|[-*•]")
 _PLAIN_WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*[,.:!?]*|\d+[,.:!?]*")
 _ONE_WORD = re.compile(r"[^\s/.~$]\S*")
 """`ls` and `Sure` alone; a path or a variable is code."""
 _SENTENCE_END = re.compile(r".*[A-Za-z][.:!?]", re.DOTALL)
+
+
+class _OutOfStepsError(Exception):
+    pass
 
 
 def read_tree(language: str, source: str, *, alone: bool) -> Ruling:
@@ -78,15 +91,24 @@ def read_tree(language: str, source: str, *, alone: bool) -> Ruling:
         return undecided(f"longer than {MAX_BYTES // 1024} KiB")
     if b"\0" in encoded:
         return broken("a NUL character")
+    if _depth(encoded) > MAX_DEPTH:
+        return undecided(f"more than {MAX_DEPTH} brackets deep")
+    try:
+        return _read(language, encoded, alone=alone)
+    except _OutOfStepsError:
+        return undecided("takes the parser too long")
+
+
+def _read(language: str, encoded: bytes, *, alone: bool) -> Ruling:
     first: Ruling | None = None
     for parser in _parsers(language):
-        root = parser.parse(encoded + b"\n").root_node
+        root = _parse(parser, encoded + b"\n")
         if not root.has_error:
             return _judged(language, root, alone=alone)
         first = first or broken(_fault(root))
         for before, after in GRAMMARS[language].wraps if len(encoded) <= MAX_FRAGMENT_BYTES else ():
             wrapped = before.encode() + encoded + after.encode()
-            root = parser.parse(wrapped).root_node
+            root = _parse(parser, wrapped)
             if not root.has_error and (body := _filled(root, wrapped, before)) is not None:
                 return _judged(language, body, alone=alone)
     return first or broken("no grammar")
@@ -100,6 +122,31 @@ def _parsers(language: str) -> tuple[Parser, ...]:
     grammar = GRAMMARS[language]
     module = importlib.import_module(grammar.module)
     return tuple(Parser(Language(getattr(module, function)())) for function in grammar.functions)
+
+
+def _parse(parser: Parser, text: bytes) -> Node:
+    """Return the root of the tree. Raises _OutOfStepsError."""
+    left = MAX_STEPS
+
+    def stop(_offset: int, _has_error: bool) -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    try:
+        return parser.parse(lambda offset, _point: text[offset : offset + _PIECE], progress_callback=stop).root_node
+    except ValueError:  # stopped
+        parser.reset()
+        raise _OutOfStepsError from None
+
+
+def _depth(text: bytes) -> int:
+    """Return how many brackets are open at once at most, those in strings and comments included."""
+    deepest = depth = 0
+    for mark in _BRACKET.findall(text):
+        depth = depth + 1 if mark in b"([{" else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _filled(root: Node, wrapped: bytes, before: str) -> Node | None:

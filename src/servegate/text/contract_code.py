@@ -1,13 +1,18 @@
 """The contract about code: every block of the language parses, or the whole answer does. Text is read, never executed.
 
-Python is read by its own parser, the others by kept grammars (`code_trees`, `code_sql`), which are imported at the first
-answer that needs them. That code parses says nothing of names, types or what it does.
+Blocks that name the language are the code, and blocks that name none are then what it prints. Where no block names it, those
+that name none are the code; when only some of them parse, nothing tells code from what it prints, and nothing is said.
+
+Python is read by the parser of the Python that runs servegate (of 3.11, syntax of 3.12 is broken), the others by kept
+grammars (`code_trees`, `code_sql`), which are imported at the first answer that needs them. That code parses says nothing of
+names, types or what it does.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import textwrap
 import warnings
 
 from servegate.domain.records import Json
@@ -15,7 +20,7 @@ from servegate.text.code_sql import read_sql
 from servegate.text.code_trees import GRAMMARS, read_tree
 from servegate.text.contract_formats import PARSER_ERRORS
 from servegate.text.fences import fenced_blocks
-from servegate.text.rulings import KEPT, Ruling, State, broken, undecided
+from servegate.text.rulings import KEPT, Ruling, State, broken, one_line, undecided
 
 FENCES: dict[str, tuple[str, ...]] = {
     "python": ("python", "py", "python3"),
@@ -34,6 +39,7 @@ FENCES: dict[str, tuple[str, ...]] = {
 """Language -> what a fence calls it. A fence that names nothing holds the language that was asked for."""
 LANGUAGES = tuple(FENCES)
 
+_PROMPT, _MORE = ">>> ", "... "
 _SPOKEN = (
     *(ast.Module, ast.Expr, ast.AnnAssign, ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.expr_context),
     *(ast.Compare, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.BoolOp, ast.boolop),
@@ -54,25 +60,26 @@ def problem_with_language(value: Json) -> str | None:
 
 
 def code_rule(language: Json, text: str, cut: bool) -> Ruling:
-    """Every fenced block of the language (or that names none) parses; without fences the whole answer does."""
+    """Every fenced block of the language parses, or every one that names none; without fences the whole answer does."""
     if not isinstance(language, str) or language not in FENCES:
         return undecided("this servegate does not know the language")
     blocks = fenced_blocks(text)
     if not blocks:
         return undecided("cut before its end") if cut else _read(language, text, alone=True)
-    asked = [(number, block) for number, block in enumerate(blocks, 1) if block.language in ("", *FENCES[language])]
+    numbered = list(enumerate(blocks, 1))
+    named = [(number, block) for number, block in numbered if block.language in FENCES[language]]
+    asked = named or [(number, block) for number, block in numbered if not block.language]
     if not asked:  # the end that was cut off may have held one
         return undecided("cut before its end") if cut else broken(f"no {language} block, but {blocks[0].language!r}")
-    unread = KEPT
+    rulings: list[Ruling] = []
     for number, block in asked:
-        if not block.closed and cut:
-            return undecided("cut within a code block")
-        ruling = _read(language, block.body, alone=False)
-        if ruling.state is State.BROKEN:
-            return broken(f"block {number}: {ruling.why}")
-        if ruling.state is State.OPEN and unread is KEPT:
-            unread = undecided(f"block {number}: {ruling.why}")
-    return unread
+        ruling = _read(language, block.body, alone=False) if block.closed or not cut else undecided("cut within it")
+        rulings.append(ruling if ruling is KEPT else Ruling(ruling.state, one_line(f"block {number}: {ruling.why}")))
+    states = {ruling.state for ruling in rulings}
+    if not named and states >= {State.KEPT, State.BROKEN}:
+        return undecided("blocks that name no language, of which some are code")
+    order = (State.BROKEN, State.OPEN, State.KEPT)
+    return min(rulings, key=lambda ruling: order.index(ruling.state))
 
 
 def _read(language: str, source: str, *, alone: bool) -> Ruling:
@@ -87,11 +94,21 @@ def _read(language: str, source: str, *, alone: bool) -> Ruling:
 
 def _python(source: str, *, alone: bool) -> Ruling:
     """Raises one of PARSER_ERRORS."""
+    source = source.removeprefix("\ufeff")
+    if not alone:  # a method is shown as it stands in its class, and examples as a session
+        source = textwrap.dedent(source)
+        source = _typed(source) if source.lstrip().startswith(_PROMPT) else source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the candidate's invalid escapes are not our warnings
-        tree = ast.parse(source.removeprefix("\ufeff"))
+        tree = ast.parse(source)
     if not tree.body:
         return broken("no code")
     if alone and not any(mark in source for mark in "([{=") and all(isinstance(node, _SPOKEN) for node in ast.walk(tree)):
         return broken("words, not code")
     return KEPT
+
+
+def _typed(session: str) -> str:
+    """Return what was typed in a session with the interpreter; what it answered is no code."""
+    lines = [f"{line} " for line in session.split("\n")]
+    return "\n".join(line[len(_PROMPT) :] for line in lines if line.startswith((_PROMPT, _MORE)))

@@ -81,7 +81,7 @@ def judge(expect: dict[str, Json], text: str, *, cut: bool, tool_calls: Sequence
     for state in (State.BROKEN, State.OPEN):
         for name, ruling in rulings.items():
             if ruling.state is state:
-                return Ruling(state, f"{name}: {ruling.why}")
+                return Ruling(state, one_line(f"{name}: {ruling.why}"))
     return KEPT
 
 

@@ -20,12 +20,19 @@ SHORT_UNIT, SHORT_REPEATS, SHORT_CHARACTERS = 3, 8, 24
 RULE = frozenset("-=_*.~#|+:· \t\n─═—")
 """Characters of drawn lines and table rules, which healthy answers repeat."""
 RULE_CHARACTERS = 400
+FIELD_REPEATS, FIELD_CHARACTERS = 6, 100
+"""A loop that was closed again: within a quoted string or an element of markup, which goes on after it. Guided decoding ends
+every loop so. More is asked of it than of a loop at the end, as a field may quote a chorus."""
+FIELD_SHORT_CHARACTERS = 200
+"""The same for a unit of at most three characters or without a letter: hashes, masks and keys are fields."""
 REPEATED_LINES, REPEATED_LINE_LENGTH = 6, 8
 
 SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:unk|pad|bos|eos|mask)>|\[(?:PAD|UNK|CLS|SEP|MASK)\]|<(?:start|end)_of_turn>|<0x[0-9A-F]{2}>"
 )
 DAMAGED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd\ud800-\udfff\ue000-\uf8ff]")
+_FIELD = re.compile(r'"(?P<quoted>(?:[^"\\\n]|\\.)*+)|>(?P<element>[^<>]++)(?=<)')
+"""What stands between quotes (to the end of the line, where one was not closed) or between two tags. Never read twice."""
 SOUP_TOKENS, SOUP_TOKEN_SHARE = 4, 0.3
 SOUP_DAMAGED, SOUP_DAMAGED_SHARE = 8, 0.2
 
@@ -50,7 +57,8 @@ def degeneration(text: str) -> Degeneration | None:
     """Return what makes an answer degenerate, or None."""
     if not text.strip():
         return Degeneration(Kind.EMPTY, "no text" if not text else "white space only")
-    return _soup(text) or _tail_loop(text[-WINDOW:].rstrip()) or _repeated_line(text[-4 * WINDOW :])
+    end = text[-4 * WINDOW :]
+    return _soup(text) or _tail_loop(text[-WINDOW:].rstrip()) or _repeated_line(end) or _loop_in_a_field(end)
 
 
 def _soup(text: str) -> Degeneration | None:
@@ -63,23 +71,46 @@ def _soup(text: str) -> Degeneration | None:
     return None
 
 
+def _loop_in_a_field(text: str) -> Degeneration | None:
+    for field in _FIELD.finditer(text) if len(text) >= FIELD_CHARACTERS else ():
+        inner = (field["quoted"] or field["element"] or "")[-WINDOW:].rstrip()
+        if len(inner) < FIELD_CHARACTERS or not _repeats_at_its_end(inner):
+            continue
+        length, unit, repeats = _repeated_end(inner)
+        short = len(unit) <= SHORT_UNIT or not any(map(str.isalpha, unit))
+        if (
+            repeats >= FIELD_REPEATS
+            and length >= (FIELD_SHORT_CHARACTERS if short else FIELD_CHARACTERS)
+            and not RULE.issuperset(unit)
+        ):
+            return Degeneration(Kind.LOOP, f"a field ends in {repeats} repeats of {_cut(unit)!r}")
+    return None
+
+
 def _tail_loop(text: str) -> Degeneration | None:
     """Look for the longest end of the text that repeats one unit."""
     if len(text) < SHORT_CHARACTERS or not _repeats_at_its_end(text):  # most texts leave at once
         return None
-    length, period = _longest_periodic_end(text)
-    unit = text[len(text) - period :]
-    repeats = length // period if period else 0
+    length, unit, repeats = _repeated_end(text)
     if RULE.issuperset(unit):
         looping = length >= RULE_CHARACTERS
-    elif period <= SHORT_UNIT:
+    elif len(unit) <= SHORT_UNIT:
         looping = repeats >= SHORT_REPEATS and length >= SHORT_CHARACTERS
     else:
         looping = repeats >= LOOP_REPEATS and length >= LOOP_CHARACTERS
     if not looping:
         return None
-    shown = unit if len(unit) <= 40 else unit[:39] + "…"
-    return Degeneration(Kind.LOOP, f"ends in {repeats} repeats of {shown!r}")
+    return Degeneration(Kind.LOOP, f"ends in {repeats} repeats of {_cut(unit)!r}")
+
+
+def _repeated_end(text: str) -> tuple[int, str, int]:
+    """Return the length of the longest end that repeats one unit at least four times, the unit, and how often."""
+    length, period = _longest_periodic_end(text)
+    return length, text[len(text) - period :], length // period if period else 0
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _repeats_at_its_end(text: str) -> bool:
@@ -126,5 +157,4 @@ def _repeated_line(text: str) -> Degeneration | None:
     line, count = Counter(lines).most_common(1)[0]
     if count < REPEATED_LINES or 2 * count < len(lines) or len(line) < REPEATED_LINE_LENGTH or RULE.issuperset(line):
         return None
-    shown = line if len(line) <= 40 else line[:39] + "…"
-    return Degeneration(Kind.LOOP, f"the line {shown!r} stands there {count} times")
+    return Degeneration(Kind.LOOP, f"the line {_cut(line)!r} stands there {count} times")

@@ -1,7 +1,8 @@
 """Code fences in an answer, found line by line as CommonMark does.
 
-A fence is a line of three or more backticks or tildes, indented by at most three spaces; it is closed by a line of the
-same character, at least as long, and nothing else. Backticks inside a line, or inside a JSON string, open nothing.
+A fence is a line of three or more backticks or tildes; it is closed by a line of the same character, at least as long, and
+nothing else. Backticks inside a line, or inside a JSON string, open nothing. A fence may be indented by three spaces, after
+an item of a list by any white space; as much of it is taken from every line of the block.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OPENING = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)")
-_CLOSING = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})\s*")
+_OPENING = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)")
+_CLOSING = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})\s*")
+_DEEPER = re.compile(r" {0,3}")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)])\s")
 
 _NAME = re.compile(r"[{.]*(?:lang(?:uage)?-)?(?P<name>[^\s,:{}]*)", re.IGNORECASE)
 
@@ -40,21 +43,34 @@ def _split(text: str) -> tuple[tuple[Block, ...], list[str]]:
     outside: list[str] = []
     opening: re.Match[str] | None = None
     body: list[str] = []
+    listed = False
     for line in text.replace("\r\n", "\n").split("\n"):
         if opening is None:
-            opening, body = _OPENING.fullmatch(line), []
+            opening, body = _opening(line, listed=listed), []
             if opening is None:
                 outside.append(line)
+                listed = listed or _ITEM.match(line) is not None
             continue
-        closing = _CLOSING.fullmatch(line)
-        if closing and closing["fence"][0] == opening["fence"][0] and len(closing["fence"]) >= len(opening["fence"]):
+        inner = line[len(opening["indent"]) :] if line.startswith(opening["indent"]) else line.lstrip(" \t")
+        closing = _CLOSING.fullmatch(inner)
+        if (
+            closing
+            and _DEEPER.fullmatch(closing["indent"])
+            and closing["fence"][0] == opening["fence"][0]
+            and len(closing["fence"]) >= len(opening["fence"])
+        ):
             blocks.append(Block(_language(opening), "\n".join(body), closed=True))
             opening = None
         else:
-            body.append(line)
+            body.append(inner)
     if opening is not None:
         blocks.append(Block(_language(opening), "\n".join(body), closed=False))
     return tuple(blocks), outside
+
+
+def _opening(line: str, *, listed: bool) -> re.Match[str] | None:
+    found = _OPENING.fullmatch(line)
+    return found if found and (listed or _DEEPER.fullmatch(found["indent"])) else None
 
 
 def _language(opening: re.Match[str]) -> str:

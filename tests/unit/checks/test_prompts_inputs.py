@@ -129,6 +129,7 @@ def test_an_error_names_the_line_counting_blank_ones() -> None:
         ('{"id": "a", "messages": ["x"]}', "messages[0] must be an object"),
         (line(expect={"jsn": True}), "'expect': the kind 'jsn' is not supported yet; did you mean 'json'?"),
         (line(expect={"code": "rs"}), "'expect': code: 'rs' is not supported yet; did you mean 'rust'?"),
+        (line(expect={"code": "cobol"}), "'expect': code: 'cobol' is not supported yet"),
         (line(expect={}), "'expect': must be an object"),
         (line(expect=True), "'expect': must be an object"),
         (line(expect={"regex": "("}), "'expect': regex: not a pattern"),

@@ -210,3 +210,54 @@ def test_rounds_past_the_gates_ask_only_the_prompts_with_a_contract() -> None:
     whole = rounds[0].joined(rounds[1]).joined(rounds[2]).joined(rounds[3])
     assert [(one.round, one.asked) for one in whole.rounds] == [(0, "all"), (1, "all"), (2, "contracts"), (3, "contracts")]
     assert sorted((one.prompt_id, one.round) for one in whole.answers if one.round > 1) == [("b", 2), ("b", 3)]
+
+
+@dataclass
+class Near:
+    """An embedding model that knows one number, or one reason."""
+
+    said: tuple[float | None, str | None] = (0.75, None)
+    asked: list[tuple[str, str, tuple[tuple[str, str], ...]]] = field(default_factory=list)
+
+    def cosines(self, url: str, model: str, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[float | None, str | None], ...]:
+        self.asked.append((url, model, tuple(pairs)))
+        return (self.said,) * len(pairs)
+
+
+EMBEDDINGS = {"url": "http://127.0.0.1:8001", "model": "e5"}
+
+
+@pytest.mark.parametrize("said", [(0.75, None), (None, "HTTP 400: too long")])
+def test_an_embedding_model_is_asked_about_answers_that_differ_and_only_for_the_candidate(
+    said: tuple[float | None, str | None],
+) -> None:
+    other = {
+        "p1": Completion(id="p1", status=ItemStatus.OK, text="another"),
+        "p2": Completion(id="p2", status=ItemStatus.EMPTY, text=""),
+    }
+    made, near = prepared(Engine()), Near(said)
+    settings = PromptsSettings.model_validate({"embeddings": EMBEDDINGS})
+
+    def arm(name: str, engine: Engine, baseline: PromptsMeasurement | None, step: int = 0) -> PromptsMeasurement:
+        context = MeasureContext(arm=name, step=step, engine=facts(), inputs=made, baseline=baseline, advance=lambda _: None)
+        tools = Probes(completions=engine, load_generator=None, evaluator=None, embeddings=near)  # type: ignore[arg-type]
+        return CHECK.measure(tools, settings, context)
+
+    before = arm("baseline", Engine(), None)
+    assert near.asked == []
+    after = arm("candidate", Engine(answers=other), before)
+    assert near.asked == [("http://127.0.0.1:8001", "e5", (("answer to p1", "another"),))]
+    found = {one.prompt_id: (one.cosine, one.cosine_reason) for one in after.answers}
+    assert found == {"p0": (1.0, None), "p1": said, "p2": (None, "one side has no answer")}
+    assert all(one.cosine is one.cosine_reason is None for one in before.answers)
+    assert {one.cosine_reason for one in arm("candidate", Engine(), before, step=1).answers} == {
+        "the baseline's answer was not there yet"
+    }
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8001", "ftp://host", "http://", "http://user:secret@host", "http://host/?key=secret"]
+)
+def test_the_address_of_an_embedding_model_is_http_and_holds_no_secret(url: str) -> None:
+    with pytest.raises(ValueError, match="url"):
+        PromptsSettings.model_validate({"embeddings": {"url": url, "model": "e5"}})

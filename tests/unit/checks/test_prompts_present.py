@@ -6,7 +6,7 @@ from servegate.checks.contract import Evidence
 from servegate.checks.prompts import CHECK
 from servegate.checks.prompts.records import PromptsMeasurement
 from servegate.checks.prompts.settings import PromptsSettings
-from servegate.domain.blocks import Block, Figure, Fold, Pair, Section, Table
+from servegate.domain.blocks import Block, Facts, Figure, Fold, Pair, Section, Table
 from servegate.domain.judgement import Outcome
 from tests.unit.checks.prompts_evidence import Said, compared, evidence
 
@@ -163,3 +163,28 @@ def test_the_curve_shows_where_answers_part_beside_each_arm_against_itself() -> 
     assert points["baseline against itself"] == points["candidate against itself"] == [(0.0, 1.0), (2.0, 1.0)]
     same = evidence(left, left)
     assert figures(section(same).blocks) == [], "nothing parts, so there is no curve"
+
+
+def test_an_embedding_models_cosine_orders_the_reading_and_is_said_to_be_missing_where_it_is() -> None:
+    words = {"far": "one two three five", "near": "ten nine eight seven"}
+    before = {name: ["one two three four"] * 2 for name in words}
+    plain = evidence(before, {name: [text] * 2 for name, text in words.items()})
+    assert [one.title.split(" ")[0] for one in pairs(section(plain).blocks, folded=False)] == ["near", "far"]
+    near = {"far": 0.1, "near": 0.9}
+    cosines = {name: [Said(text, overrides={"cosine": near[name]})] * 2 for name, text in words.items()}
+    asked = evidence(before, cosines)
+    assert [one.title.split(" ")[0] for one in pairs(section(asked).blocks, folded=False)] == ["far", "near"]
+    assert {one.code for one in CHECK.judge(compared(plain), PromptsSettings())} == {
+        one.code for one in CHECK.judge(compared(asked), PromptsSettings())
+    }
+    for found, expected in ((plain, (None, None)), (asked, (0.1, 0.9))):
+        shown = table(section(found).blocks, "prompts")
+        column = [one.title for one in shown.columns].index("embedding cosine")
+        rows = {row[0]: row[column] for row in shown.rows}
+        assert (rows["far"], rows["near"]) == expected
+    facts = [block for block in section(plain).blocks if isinstance(block, Fold)]
+    said = [fact for fold in facts for block in fold.blocks if isinstance(block, Facts) for fact in block.facts]
+    assert next((one.value, one.note) for one in said if "cosine" in one.name) == (
+        None,
+        "`prompts.embeddings` names no model",
+    )

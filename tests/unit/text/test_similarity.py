@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servegate.text.similarity import MAX_CELLS, similarity
+from servegate.text.similarity import MAX_CELLS, rouge_l, similarity
 
 TEXT = st.text(st.sampled_from("ab c\u00e9\ud83d\U0001f600"), max_size=60)
 
@@ -48,3 +48,24 @@ def test_too_long_is_not_measured_and_equal_is_equal_at_any_length() -> None:
     assert similarity(long, long + "y") is None
     assert similarity(long, long) == 1.0
     assert similarity("", "x") == 0.0
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "The"]), max_size=14)
+
+
+@settings(deadline=None)
+@given(WORDS, WORDS)
+def test_rouge_l_is_the_longest_common_subsequence_of_words(left: list[str], right: list[str]) -> None:
+    lengths = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for row, word in enumerate(left, 1):
+        for column, other in enumerate(right, 1):
+            equal = lengths[row - 1][column - 1] + 1 if word == other else 0
+            lengths[row][column] = max(equal, lengths[row - 1][column], lengths[row][column - 1])
+    expected = 2 * lengths[-1][-1] / (len(left) + len(right)) if left or right else 1.0
+    assert rouge_l(" ".join(left).upper(), "\n".join(right)) == pytest.approx(expected)
+
+
+def test_rouge_l_of_the_paper() -> None:
+    """Lin (2004), section 3.2: the same words, told apart by their order."""
+    assert rouge_l("police killed the gunman", "police kill the gunman") == 0.75
+    assert rouge_l("police killed the gunman", "the gunman kill police") == 0.5

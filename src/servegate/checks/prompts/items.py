@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from servegate.checks.prompts.classes import SAME, AnswerClass, Reading
+from servegate.checks.prompts.nearness import NOT_ASKED
 from servegate.checks.prompts.pairing import Pair
 from servegate.checks.prompts.records import Prompt
 from servegate.checks.prompts.tally import ContractState, contract_state, counts, share
 from servegate.domain.plan import sha256_of
 from servegate.domain.records import Json
-from servegate.text.similarity import similarity
+from servegate.text.similarity import rouge_l, similarity
 
 SERIOUSNESS = (
     AnswerClass.CONTRACT_BROKEN,
@@ -62,6 +63,9 @@ def item_of(one: Prompted, confirm_rounds: int) -> dict[str, Json]:
         "changes_sha256": sha256_of(sorted([change.kind.value, change.left, change.right] for change in changed)),
         "similarity": alike,
         "similarity_reason": alike_reason,
+        "rouge_l": rouge_l(shown.left.answer.text, shown.right.answer.text) if alike is not None else None,
+        "rouge_l_reason": alike_reason,
+        **_cosine(shown),
         "divergence": shown.divergence.to_json() if shown.divergence else None,
         "by_round": [
             {
@@ -91,10 +95,13 @@ def item_of(one: Prompted, confirm_rounds: int) -> dict[str, Json]:
 
 
 def importance(item: dict[str, Json]) -> tuple[int, int, float, str]:
-    """Return a sort key for the reading queue: contracts first, then the ladder, then the least alike; unknown is least."""
+    """Return a sort key for the reading queue: contracts first, then the ladder, then the least alike; unknown is least.
+
+    Alike is by the embedding model's cosine where there is one, else by the ratio of equal characters.
+    """
     states = (ContractState.CONFIRMED.value, ContractState.UNSTABLE.value)
     state = item["contract"]["state"] if item["contract"] else ""
-    alike = item["similarity"]
+    alike = item["similarity"] if item.get("cosine") is None else item["cosine"]
     return (
         states.index(state) if state in states else len(states),
         SERIOUSNESS.index(AnswerClass(item["class"])),
@@ -108,6 +115,11 @@ def _similarity(pair: Pair) -> tuple[float | None, str | None]:
         return None, "one side has no answer"
     alike = similarity(pair.left.answer.text, pair.right.answer.text)
     return alike, None if alike is not None else "too long to compare"
+
+
+def _cosine(pair: Pair) -> dict[str, Json]:
+    cosine, reason = pair.right.answer.cosine, pair.right.answer.cosine_reason
+    return {"cosine": cosine, "cosine_reason": None if cosine is not None else reason or NOT_ASKED}
 
 
 def _contract(one: Prompted, confirm_rounds: int) -> dict[str, Json] | None:

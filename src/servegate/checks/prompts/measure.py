@@ -23,6 +23,7 @@ import numpy.typing as npt
 from servegate.checks.answers import by_id
 from servegate.checks.contract import Inputs, MeasureContext
 from servegate.checks.prompts.asking import has_reasoning_parser
+from servegate.checks.prompts.nearness import with_cosines
 from servegate.checks.prompts.records import Answer, Prompt, PromptsInputs, PromptsMeasurement, Round
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.domain.evidence import Columns, EngineFacts, sha256_of_token_ids
@@ -116,7 +117,7 @@ def measure(probes: Probes, settings: PromptsSettings, context: MeasureContext[P
     name = f"round {context.step}"
     return PromptsMeasurement(
         rounds=(Round(round=context.step, name=name, concurrency=settings.concurrency, seconds=seconds, asked=asked),),
-        answers=tuple(answers),
+        answers=with_cosines(probes, settings, context, answers),
         columns=_columns([found[prompt.id] for prompt in inputs.prompts], settings.top_logprobs),
     )
 

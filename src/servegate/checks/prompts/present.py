@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Literal
 
 from servegate.checks.contract import Evidence, measured, remarks
@@ -125,6 +126,7 @@ def _facts(comparison: Comparison) -> Facts:
         )
     )
     facts.append(Fact(name="median first differing token", value=counted["median_first_token"]))
+    facts.append(_cosine(comparison.items))
     ratio = counted["lengths"]["ratio"]
     facts.append(
         Fact(
@@ -134,6 +136,15 @@ def _facts(comparison: Comparison) -> Facts:
         )
     )
     return Facts(facts=tuple(facts))
+
+
+def _cosine(items: Sequence[Item]) -> Fact:
+    """Return what the embedding model says of the answers that differ; the queue is ordered by it, and no more."""
+    differing = [item for item in items if item["class"] not in SAME_WORDS]
+    known = [item["cosine"] for item in differing if item.get("cosine") is not None]
+    reasons = [item["cosine_reason"] for item in differing if item.get("cosine_reason")]
+    note = f"over {len(known)} of {len(differing)} answers; it orders the reading" if known else next(iter(reasons), "")
+    return Fact(name="embedding cosine, median", value=round(median(known), 3) if known else None, note=note)
 
 
 def _curve(comparison: Comparison) -> list[Block]:

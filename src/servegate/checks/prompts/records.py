@@ -102,6 +102,9 @@ class Answer(Record):
     e2e_latency_s_reason: str | None = None
     ttft_ms: float | None = None
     ttft_ms_reason: str | None = None
+    cosine: float | None = None
+    """Of the candidate: to the baseline's answer of the same round, by the model of `prompts.embeddings`."""
+    cosine_reason: str | None = None
     error: str | None = None
     first_row: int = 0
     rows: int = 0

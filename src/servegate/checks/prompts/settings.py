@@ -37,6 +37,15 @@ class Limits(Settings):
     """Share of the baseline's answers (kept contracts; uncut, sound answers) below which it proves nothing."""
 
 
+class Embeddings(Settings):
+    """An embedding model behind an OpenAI-compatible `/v1/embeddings`, which is none of the arms and needs no key."""
+
+    url: str = Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$")
+    """Where it answers, without `/v1/embeddings`; texts of both arms are sent there."""
+    model: str = Field(min_length=1)
+    """The model's name there."""
+
+
 class PromptsSettings(Settings):
     """One request per prompt and round, greedy, every sampling parameter pinned, same token ids to both arms."""
 
@@ -56,4 +65,6 @@ class PromptsSettings(Settings):
     for at most about 20 seconds in the baseline; `always`: all of them."""
     top_logprobs: int = Field(default=5, ge=0, le=20)
     """Likeliest tokens kept at every position, to tell a coin-flip from a changed mind."""
+    embeddings: Embeddings | None = None
+    """An embedding model whose cosine orders the answers to read, beside the ratio of equal characters. It decides nothing."""
     limits: Limits = Limits()

@@ -113,6 +113,7 @@ def prompt_table(queue: Sequence[Item]) -> Fold:
     columns = (
         Column(title="prompt", code=True), Column(title="category"), Column(title="class"), Column(title="reason"),
         Column(title="round"), Column(title="contract"), Column(title="similarity", digits=3),
+        Column(title="ROUGE-L", digits=3), Column(title="embedding cosine", digits=3),
         Column(title="first differing token"), Column(title="baseline was"), Column(title="gap", unit="nat", digits=3),
         Column(title="baseline against itself"), Column(title="candidate against itself"), Column(title="beyond noise"),
         Column(title="unread"), Column(title="accepted"), Column(title="hit max_tokens, baseline", percent=True),
@@ -133,6 +134,8 @@ def _prompt_row(item: Item) -> tuple[Cell, ...]:
         item["round"] + 1,
         STATE_WORDS[ContractState(contract["state"])] if contract else None,
         item["similarity"],
+        item["rouge_l"],
+        item["cosine"],
         parting.get("token"),
         parting.get("certainty"),
         parting.get("gap_nats"),
