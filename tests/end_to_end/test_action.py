@@ -191,8 +191,8 @@ def test_two_runs_of_a_pull_request_leave_one_updated_comment(
     assert comment["user"] == "bot"
     assert " 7.1 -->" in comment["body"]
     assert "REVIEW" in comment["body"]
-    assert first.outputs["outcome"] == "review"
-    assert first.outputs["report"].endswith("/report/report.html")
+    assert first.outputs["verdict"] == "review"
+    assert first.outputs["report-path"].endswith("/report/report.html")
     assert re.search(r"Summary - # .*REVIEW", first.log), "act shows the step summary that it was given"
     assert "uploaded servegate-run ./run/verdict.json" in first.log
     assert "uploaded servegate-run ./run/report/report.html" in first.log
@@ -226,7 +226,7 @@ def test_what_could_not_be_measured_is_no_pass(act: Act, replica: Replica) -> No
     done = act.run({}, 7)
     assert done.code != 0
     assert "Not evaluated" in done.log
-    assert done.outputs["outcome"] in {"", "error"}
+    assert done.outputs["verdict"] in {"", "error"}
     assert all("PASS" not in comment["body"] for comment in replica.comments())
 
 
@@ -255,5 +255,5 @@ def test_what_changed_comes_from_git_and_a_refused_config_is_told(act: Act, dock
     done = act.run(given, 7, keep=True)
     assert done.code != 0, done.log
     assert "serving/a.yaml:2: a pull request may not set 'trust-remote-code'" in done.log
-    assert done.outputs["outcome"] == "error"
+    assert done.outputs["verdict"] == "error"
     assert "uploaded servegate-run ./index.json" in done.log

@@ -30,7 +30,7 @@ from tests.unit.publish.test_publish import FILES, verdict
 from tests.unit.publish.test_workflow_commands import runner_commands, runner_outputs
 
 GATE = "qwen3-8b-fp8"
-SETTINGS = Publication(gate=GATE, run_directory="/runs/demo")
+SETTINGS = Publication(gate=GATE, run_directory="/runs/demo", outputs={})
 CREATE = "github.issues.createComment"
 
 
@@ -454,7 +454,7 @@ def test_a_read_only_token_costs_the_comment_and_nothing_else(runner: dict[str, 
     assert "canary" not in said
     assert [path for method, path, _ in scripted.asked if method == "POST"] == [GRAPHQL, COMMENTS]
     assert Path(runner["GITHUB_STEP_SUMMARY"]).read_bytes().startswith(FILES["summary.md"])
-    assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())["outcome"] == "pass"
+    assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())["verdict"] == "pass"
 
 
 def test_another_refusal_is_not_a_read_only_token(runner: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import yaml
 from servegate.cli import VERBS, group
 from servegate.domain.judgement import EXIT_CODES, Outcome
 from servegate.publish import Publication, publish
+from servegate.publish.outputs import nothing
 from tests.conftest import missing
 from tests.project.action_file import ACTION, BEGIN, DOCUMENT, END, ROOT, STEPS, tables
 from tests.unit.publish.test_publish import FILES, verdict
@@ -44,7 +45,7 @@ VERBS_OF_STEPS = [
     ("measure", "ci", {"--pairs", "--config", "--output"}),
     ("judge", "compare", set()),
     ("judge", "report", set()),
-    ("publish", "publish", {"--no-comment", "--no-check", "--allow-no-change"}),
+    ("publish", "publish", {"--no-comment", "--no-check", "--allow-no-change", "--ended", "--gate", "--neutral"}),
 ]
 
 
@@ -63,10 +64,11 @@ def test_every_verb_and_option_that_the_action_uses_exists(step: str, verb: str,
 
 def test_every_output_of_the_action_is_written_by_publish(tmp_path: Path) -> None:
     environment = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path / "output")}
-    publish(FILES, verdict(), Publication(gate="g", run_directory="/r", comment=False), environment)
+    more = {"report-path": "/r/report/report.html", "findings": "", **nothing()}
+    publish(FILES, verdict(), Publication(gate="g", run_directory="/r", comment=False, outputs=more), environment)
     written = set(runner_outputs((tmp_path / "output").read_text()))
     used = set(re.findall(r"steps\.publish\.outputs\.([a-z-]+)", (ROOT / "action.yml").read_text()))
-    assert used <= written
+    assert used == written == set(ACTION["outputs"])
     for name, output in ACTION["outputs"].items():
         assert output["value"] == f"${{{{ steps.publish.outputs.{name} }}}}"
 
@@ -194,3 +196,12 @@ def test_shellcheck_finds_nothing(step: str) -> None:
 
 def test_hadolint_finds_nothing() -> None:
     lint("hadolint", str(ROOT / "Dockerfile"))
+
+
+def test_the_example_publishes_also_after_a_cancelled_measurement() -> None:
+    """A job that waits for another and says nothing about it is skipped when that one was cancelled: an old PASS would stand."""
+    job = parsed(ROOT / "examples/workflows/pull-request.yml")["jobs"]["verdict"]
+    assert job["if"] == "${{ always() }}"
+    steps = {step.get("id") or step.get("uses", step.get("name")).partition("@")[0]: step for step in job["steps"]}
+    assert steps["actions/download-artifact"]["continue-on-error"] is True
+    assert steps["servegate"]["with"]["measured-result"] == "${{ needs.measure.result }}"

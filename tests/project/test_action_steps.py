@@ -199,7 +199,7 @@ def test_an_index_without_a_run_is_published_too(runner: Runner) -> None:
     outputs = runner.run("prepare", IMAGE=IMAGE, RUN="measured")
     assert runner.run("judge", IMAGE=IMAGE)["run"] == outputs["runs"]
     runner.run("publish", IMAGE=IMAGE, RUN=outputs["runs"], COMMENT="true", ALLOW_NO_CHANGE="true")
-    assert runner.last()[-3:] == ["publish", "--allow-no-change", outputs["runs"]]
+    assert runner.last()[-2:] == ["--allow-no-change", outputs["runs"]]
 
 
 def test_hostile_inputs_stay_single_arguments(runner: Runner) -> None:
@@ -244,6 +244,10 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("BASE", "--upload-pack=x"),
         ("HEAD", "-h"),
         ("ALLOW_NO_CHANGE", "yes"),
+        ("NEUTRAL", "fail"),
+        ("NEUTRAL", "review,error"),
+        ("MEASURED_RESULT", "ok"),
+        ("GATE", "a b"),
         ("FAIL_ON", ""),
         ("FAIL_ON", "fail,pass"),
         ("FAIL_ON", "fail, error"),
@@ -309,7 +313,7 @@ def test_a_link_in_the_evidence_is_refused(runner: Runner) -> None:
 
 def test_publishing_gets_the_token_and_the_runners_files_only(runner: Runner) -> None:
     run = str(runner.root / "temp/run")
-    runner.run("publish", IMAGE=IMAGE, COMMENT="true", GITHUB_TOKEN="ghs_canary", RUN=run)
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", GITHUB_TOKEN="ghs_canary", RUN=run, JUDGED="success")
     argv = runner.last()
     passed = [value for option, value in pairwise(argv) if option == "--env"]
     assert "GITHUB_TOKEN" in passed
@@ -321,7 +325,8 @@ def test_publishing_gets_the_token_and_the_runners_files_only(runner: Runner) ->
         str(runner.root / "summary"): True,
         str(runner.root / "event.json"): False,
     }
-    assert argv[argv.index(IMAGE) + 1 :] == ["publish", run]
+    given = ["--ended=success", "--gate=all-serving-configs", "--neutral=none"]
+    assert argv[argv.index(IMAGE) + 1 :] == ["publish", *given, run]
 
 
 def test_publishing_without_a_comment_needs_neither_token_nor_network(runner: Runner) -> None:
@@ -330,6 +335,40 @@ def test_publishing_without_a_comment_needs_neither_token_nor_network(runner: Ru
     assert "GITHUB_TOKEN" not in argv
     assert value_after(argv, "--network") == "none"
     assert argv[-3:] == ["--no-comment", "--no-check", "/r"]
+
+
+@pytest.mark.parametrize(
+    ("status", "judged", "measured", "ended"),
+    [
+        ("success", "success", "success", "success"),
+        ("cancelled", "skipped", "success", "cancelled"),
+        ("success", "failure", "success", "failure"),
+        ("success", "failure", "cancelled", "cancelled"),
+        ("success", "success", "failure", "failure"),
+        ("success", "failure", "skipped", "skipped"),
+    ],
+)
+def test_publishing_is_told_how_the_run_ended(runner: Runner, status: str, judged: str, measured: str, ended: str) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS=status, JUDGED=judged, MEASURED_RESULT=measured, GATE="demo")
+    argv = runner.last()
+    runs = runner.variables["OUTPUT_prepare_runs"]
+    assert argv[argv.index(IMAGE) + 1 :] == ["publish", f"--ended={ended}", "--gate=demo", "--neutral=none", runs]
+    assert mounts(argv)[runs] is False
+
+
+def test_a_cancelled_run_is_published_from_what_it_left(runner: Runner) -> None:
+    """The record of the one run, or the index of several, is there although no step judged it."""
+    outputs = runner.run("prepare", IMAGE=IMAGE)
+    run = Path(outputs["runs"], "demo")
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    assert runner.last()[-1] == str(run)
+    Path(outputs["runs"], "index.json").write_text("{}")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    assert runner.last()[-1] == outputs["runs"]
+    assert str(STEPS["publish"]["if"]).startswith("${{ always() &&")
 
 
 @pytest.mark.parametrize(

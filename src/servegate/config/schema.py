@@ -124,8 +124,6 @@ class PublishSettings(Settings):
     """Comment the verdict on the pull request."""
     check_run: bool = True
     """Put a check run `servegate/<gate>` on the tested commit (needs `checks: write`; without it the log has the notes)."""
-    neutral: tuple[Literal["review", "not_comparable"], ...] = ()
-    """Outcomes whose check run is `neutral`. GitHub lets a required check that is neutral merge."""
 
 
 class OutputSettings(Settings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from servegate.domain.judgement import EXIT_CODES, Outcome, Verdict
 from servegate.errors import PublishError, ReadOnlyTokenError
@@ -40,10 +40,14 @@ class Publication:
     tested: str | None = None
     """The commit that was measured; None when the record does not say."""
     annotations: tuple[Annotation, ...] = ()
+    conclusion: Literal["cancelled"] | None = None
+    """What the check run says in place of the outcome: that the run was cancelled."""
+    evidence: bool = True
+    """Whether anything was measured; a notice that nothing was needs no commit that it was measured on."""
     create: bool = True
     """Whether a comment is made where none is; one that is there is updated in any case."""
-    outputs: bool = True
-    """Whether it decides the outputs: of several publications in one step the last one does."""
+    outputs: Mapping[str, str] | None = None
+    """More outputs than the verdict's own; None writes none: of several publications in one step the last one decides."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def publish(
     title = f"servegate {settings.gate}: {verdict.outcome.value}"
     log = [command(_LEVELS.get(verdict.outcome, "error"), headline, title=title)]
     log.append(_write_summary(files, verdict, environment))
-    if settings.outputs:
+    if settings.outputs is not None:
         log.append(_write_outputs(verdict, settings, environment))
     if not settings.comment and not settings.check_run:
         return Published((*log, *_on_lines(settings), "no comment: switched off"))
@@ -153,11 +157,10 @@ def _write_outputs(verdict: Verdict, settings: Publication, environment: Mapping
     if not path:
         return "no outputs: this runner offers none"
     values = {
-        "outcome": verdict.outcome.value,
+        "verdict": verdict.outcome.value,
         "exit-code": str(int(EXIT_CODES[verdict.outcome])),
-        "headline": inert(verdict.headline),
-        "report": f"{settings.run_directory}/report/report.html",
         "run-directory": settings.run_directory,
+        **(settings.outputs or {}),
     }
     try:
         _append(Path(path), output_lines(values))

@@ -1,7 +1,7 @@
 """The check run: the verdict on the commit that was tested, where branch protection looks for it.
 
 It stands on the head of the pull request, never on the merge commit that GITHUB_SHA names, which no branch protection
-reads. `neutral` counts as passed on GitHub, so it is given only where the gate config asks for it by outcome, or where the
+reads. `neutral` counts as passed on GitHub, so it is given only where the workflow asks for it by outcome, or where the
 evidence came from a fork's own workflow, which may say that nothing was found but may never say "passed".
 """
 
@@ -19,7 +19,7 @@ from servegate.publish.annotations import Annotation
 from servegate.publish.event import Run
 from servegate.publish.workflow_commands import one_line
 
-Conclusion = Literal["success", "failure", "action_required", "neutral"]
+Conclusion = Literal["success", "failure", "action_required", "neutral", "cancelled"]
 CONCLUSIONS: dict[Outcome, Conclusion] = {
     Outcome.PASS: "success",
     Outcome.FAIL: "failure",

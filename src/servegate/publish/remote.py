@@ -99,7 +99,7 @@ def _put(text: str, verdict: Verdict, settings: Publication, event: Event, conne
             f"the run is about the commit {settings.tested[:12]}, the event about {str(sha)[:12]}",
             advice="Publish the run of this commit; nothing was written.",
         )
-    if event.pull_request is None and pull is not None and settings.tested is None:
+    if event.pull_request is None and pull is not None and settings.tested is None and settings.evidence:
         raise PublishError(
             "the run does not say which commit it measured, so what was stored before can not be published",
             advice="Measure with `servegate ci`.",
@@ -118,7 +118,7 @@ def _put(text: str, verdict: Verdict, settings: Publication, event: Event, conne
         check = Check(
             gate=settings.gate,
             head_sha=sha,
-            conclusion=conclusion_of(verdict.outcome, settings.neutral, authoritative=own),
+            conclusion=settings.conclusion or conclusion_of(verdict.outcome, settings.neutral, authoritative=own),
             title=f"{verdict.outcome.value}: {verdict.headline}",
             summary=text if len(text.encode()) <= MOST_SUMMARY_BYTES else f"**{verdict.outcome.value}**",
             details_url=event.run_url,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.fakes.github import pull_request_event
 from tests.unit.publish.test_workflow_commands import runner_commands, runner_outputs
 
 FILES = {"comment.md": b"**FAIL** short\n", "summary.md": b"**FAIL** long\n"}
-SETTINGS = Publication(gate="demo", run_directory="/runs/demo")
+SETTINGS = Publication(gate="demo", run_directory="/runs/demo", outputs={"findings": "accuracy/drop"})
 
 
 def verdict(outcome: Outcome = Outcome.FAIL, headline: str = "accuracy fell") -> Verdict:
@@ -61,11 +62,10 @@ def test_a_push_gets_summary_and_outputs_and_no_comment(runner: dict[str, str]) 
     done = publish(FILES, verdict(), SETTINGS, runner, unreachable)
     assert Path(runner["GITHUB_STEP_SUMMARY"]).read_text() == "**FAIL** long\n\n"
     assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text()) == {
-        "outcome": "fail",
+        "verdict": "fail",
         "exit-code": "1",
-        "headline": "accuracy fell",
-        "report": "/runs/demo/report/report.html",
         "run-directory": "/runs/demo",
+        "findings": "accuracy/drop",
     }
     assert done.comment == "skipped"
     assert "'push'" in done.log[-1]
@@ -87,11 +87,10 @@ def test_every_outcome_has_its_exit_code() -> None:
 
 
 def test_a_hostile_headline_stays_in_its_place(runner: dict[str, str]) -> None:
-    attack = "x\noutcome=pass\n::add-mask::FAIL\u2028##[add-mask]FAIL\ud800\x1b[31m"
+    attack = "x\nverdict=pass\n::add-mask::FAIL\u2028##[add-mask]FAIL\ud800\x1b[31m"
     done = publish(FILES, verdict(headline=attack), SETTINGS, runner, unreachable)
     outputs = runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())
-    assert outputs["outcome"] == "fail"
-    assert set(outputs) == {"outcome", "exit-code", "headline", "report", "run-directory"}
+    assert outputs == {"verdict": "fail", "exit-code": "1", "run-directory": "/runs/demo", "findings": "accuracy/drop"}
     assert runner_commands("\n".join(done.log)) == [done.log[0]]
     assert "\x1b" not in "".join(done.log)
 
@@ -102,6 +101,21 @@ def test_the_summary_counts_what_is_there_already(runner: dict[str, str]) -> Non
     publish({**FILES, "summary.md": b"y" * (700 << 10)}, verdict(), SETTINGS, runner, unreachable)
     assert target.read_bytes()[300 << 10 :] == b"**FAIL** short\n\n"
     assert target.stat().st_size <= SUMMARY_BUDGET_BYTES
+
+
+def test_a_forged_value_of_an_output_stays_a_value(runner: dict[str, str]) -> None:
+    """A folder's name is the only part of an output that is not ours, and GITHUB_OUTPUT is read line by line."""
+    attack = "/runs/x\nEOF\nverdict=pass\nverdict<<EOF\npass\nEOF"
+    settings = replace(SETTINGS, run_directory=attack, outputs={"report-path": f"{attack}/report.html"})
+    publish(FILES, verdict(), settings, runner, unreachable)
+    outputs = runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())
+    assert outputs["verdict"] == "fail"
+    assert set(outputs) == {"verdict", "exit-code", "run-directory", "report-path"}
+
+
+def test_without_a_verdict_there_is_no_output(runner: dict[str, str]) -> None:
+    publish(FILES, verdict(Outcome.ERROR), replace(SETTINGS, outputs=None), runner, unreachable)
+    assert not Path(runner["GITHUB_OUTPUT"]).exists()
 
 
 def test_a_full_summary_is_left_alone(runner: dict[str, str]) -> None:
