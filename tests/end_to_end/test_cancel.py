@@ -28,7 +28,7 @@ LABEL = "servegate=7.1.cancelled"
 @pytest.fixture
 def step(tmp_path: Path, docker: dict[str, str], image: str) -> dict[str, str]:
     """Environment of the measuring step: a workspace whose engine is the fake one, which is told never to be ready."""
-    for name in ("workspace/.git", "runs", "cache", "pairs"):
+    for name in ("workspace/.git", "arms/baseline", "arms/candidate", "cache", "pairs"):
         (tmp_path / name).mkdir(parents=True)
     made = command(
         *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),
@@ -58,7 +58,9 @@ def step(tmp_path: Path, docker: dict[str, str], image: str) -> dict[str, str]:
         "COMPARE": "config",
         "LOCKS": "",
         "PAIRS": str(tmp_path / "pairs"),
+        "ISOLATE_ARMS": "true",
         "RUNS": str(tmp_path / "runs"),
+        "ARMS": str(tmp_path / "arms"),
         "CACHE": str(tmp_path / "cache"),
         "OWNER": f"{os.getuid()}:{os.getgid()}",
         "LABEL": LABEL,
@@ -111,9 +113,9 @@ def test_a_cancelled_measurement_leaves_nothing_and_says_so(
     cleaned = command("bash", "-e", "-o", "pipefail", "-c", cleaning, environment={**step}, timeout=60)
     assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
     assert containers(docker) == []
-    status = json.loads((tmp_path / "runs/demo/run.json").read_text())["status"]
+    status = json.loads((tmp_path / "arms/baseline/demo/run.json").read_text())["status"]
     assert (ended_by, status) == (signal.SIGINT, "cancelled")
-    assert {path.stat().st_uid for path in (tmp_path / "runs").rglob("*")} == {os.getuid()}
+    assert {path.stat().st_uid for path in (tmp_path / "arms").rglob("*")} == {os.getuid()}
 
 
 def _is_confined(docker: dict[str, str]) -> None:

@@ -42,6 +42,7 @@ VERBS_OF_STEPS = [
     ("pairs", "pairs", {"--config", "--repository", "--output", "--base", "--head", "--trust-head"}),
     ("measure", "measure", {"--config", "--output"}),
     ("measure", "ci", {"--pairs", "--config", "--output"}),
+    ("judge", "join", {"--baseline", "--candidate", "--output", "--pairs"}),
     ("judge", "compare", set()),
     ("judge", "report", set()),
     ("publish", "publish", {"--no-comment", "--no-check", "--allow-no-change"}),
@@ -53,12 +54,16 @@ def test_every_verb_and_option_that_the_action_uses_exists(step: str, verb: str,
     script = SCRIPTS[step]
     assert re.search(rf'("\$IMAGE"|judge|arguments=\() ?{verb}\b', script)
     assert verb in VERBS
-    given = re.findall(r"arguments\+?=\(([^\n]*)\)", script)
+    given = re.findall(rf"{'joining' if verb == 'join' else 'arguments'}\+?=\(([^\n]*)\)", script)
     other = ("measure", "ci")
     mine = [part for part in given if not (step == "measure" and part.split(" ")[0] in other and part.split(" ")[0] != verb)]
     used = {name for part in mine for name in re.findall(r"--[a-z-]+", part)}
     assert used <= options_of(verb), f"{verb} has no {used - options_of(verb)}"
     assert used == options
+    if step == "measure":  # laid behind the arguments where each arm has a container of its own
+        assert "--arm=baseline" in script
+        assert "--arm=candidate" in SCRIPTS["candidate"]
+        assert "--arm" in options_of(verb)
 
 
 def test_every_output_of_the_action_is_written_by_publish(tmp_path: Path) -> None:
