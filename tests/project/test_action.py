@@ -158,7 +158,7 @@ def test_the_nightly_calibration_gives_the_verb_what_it_takes() -> None:
     options = {option for parameter in command.params for option in parameter.opts}
     assert {argument.partition("=")[0] for argument in arguments if argument.startswith("--")} <= options
     walls = re.findall(r"--(?:read-only|cap-drop ALL|security-opt no-new-privileges|pids-limit \d+|tmpfs /tmp:\S+)", script)
-    assert all(wall in (ROOT / "action.yml").read_text() for wall in walls)
+    assert all(wall in (ROOT / "action.yml").read_text().replace("'", "") for wall in walls)
     assert len(walls) == 5
     assert "TOKEN" not in script
 
