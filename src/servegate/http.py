@@ -109,12 +109,16 @@ class _Pool:
 
 
 class HttpClient:
-    """Calls one base URL. Open it as a context manager; `total_s` limits a whole call, `read_s` a silence within it."""
+    """Calls one base URL. Open it as a context manager; `total_s` limits a whole call, `read_s` a silence within it.
+
+    `api_key` goes with every call as a bearer token; empty: none is sent.
+    """
 
     def __init__(
         self,
         base_url: str,
         *,
+        api_key: str = "",
         total_s: float,
         read_s: float | None = None,
         connect_s: float = 10.0,
@@ -122,6 +126,7 @@ class HttpClient:
     ) -> None:
         """Keep the settings; the thread starts on entering."""
         self._base_url = base_url.rstrip("/")
+        self._authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout = aiohttp.ClientTimeout(total=total_s, sock_read=read_s, sock_connect=min(connect_s, total_s))
         self._max_bytes = max_bytes
         self._loop = asyncio.new_event_loop()
@@ -184,7 +189,11 @@ class HttpClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, use_dns_cache=True),
             timeout=self._timeout,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept": "application/json, text/event-stream, text/plain", "Accept-Encoding": "identity"},
+            headers={
+                "Accept": "application/json, text/event-stream, text/plain",
+                "Accept-Encoding": "identity",
+                **self._authorization,
+            },
             json_serialize=lambda value: json.dumps(value, allow_nan=False),
             trust_env=False,
         )

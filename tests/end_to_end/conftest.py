@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from servegate.artifacts import RunDirectory
 from tests.conftest import missing
@@ -84,3 +85,48 @@ def made_run(tmp_path: Path) -> Path:
         run.write_manifest(made, role, manifest())
     run.write_run("complete", {}, gate=made.gate, plan=made.fingerprint())
     return run.root
+
+
+def measuring(tmp_path: Path, docker: dict[str, str], image: str, label: str, **engine: str) -> dict[str, str]:
+    """Make a workspace whose engine is the fake one, and return the environment of the action's steps; `engine` is its own."""
+    for name in ("workspace/.git", "arms/baseline", "arms/candidate", "cache", "pairs"):
+        (tmp_path / name).mkdir(parents=True)
+    made = command(
+        *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),
+        *("--volume", f"{tmp_path / 'cache'}:/cache", image, "fake-engine", "--install", "/cache/bin"),
+        environment=docker,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    for name, seats in (("old", 1), ("new", 2)):
+        (tmp_path / f"workspace/{name}.yaml").write_text(f"model: org/m\nmax-num-seqs: {seats}\n")
+    config = {
+        "version": 1,
+        "gate": "demo",
+        "policy": "quick",
+        "arms": {"baseline": {"config": "old.yaml"}, "candidate": {"config": "new.yaml"}},
+        "engine": {"executable": "/cache/bin/vllm", "environment": engine},
+        "checks": {"prompts": {"file": "bundled:prompts.jsonl"}},
+    }
+    (tmp_path / "workspace/servegate.yaml").write_text(yaml.safe_dump(config))
+    values = {
+        "IMAGE": image,
+        "CONFIG": "servegate.yaml",
+        "WORKING_DIRECTORY": ".",
+        "GPUS": "none",
+        "NETWORK": "none",
+        "SHM_SIZE": "64m",
+        "EXTRA_ARGUMENTS": "",
+        "COMPARE": "config",
+        "LOCKS": "",
+        "PAIRS": str(tmp_path / "pairs"),
+        "ISOLATE_ARMS": "true",
+        "RUNS": str(tmp_path / "runs"),
+        "ARMS": str(tmp_path / "arms"),
+        "CACHE": str(tmp_path / "cache"),
+        "OWNER": f"{os.getuid()}:{os.getgid()}",
+        "LABEL": label,
+        "GITHUB_WORKSPACE": str(tmp_path / "workspace"),
+        "GITHUB_TOKEN": "ghs_canary0123456789",
+        "RUNNER_TEMP": str(tmp_path),
+    }
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **docker, **values}

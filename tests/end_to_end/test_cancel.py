@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.end_to_end.conftest import command
+from tests.end_to_end.conftest import command, measuring
 from tests.project.action_file import STEPS
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
@@ -28,45 +27,7 @@ LABEL = "servegate=7.1.cancelled"
 @pytest.fixture
 def step(tmp_path: Path, docker: dict[str, str], image: str) -> dict[str, str]:
     """Environment of the measuring step: a workspace whose engine is the fake one, which is told never to be ready."""
-    for name in ("workspace/.git", "runs", "cache", "pairs"):
-        (tmp_path / name).mkdir(parents=True)
-    made = command(
-        *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),
-        *("--volume", f"{tmp_path / 'cache'}:/cache", image, "fake-engine", "--install", "/cache/bin"),
-        environment=docker,
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
-    for name, seats in (("old", 1), ("new", 2)):
-        (tmp_path / f"workspace/{name}.yaml").write_text(f"model: org/m\nmax-num-seqs: {seats}\n")
-    config = {
-        "version": 1,
-        "gate": "demo",
-        "policy": "quick",
-        "arms": {"baseline": {"config": "old.yaml"}, "candidate": {"config": "new.yaml"}},
-        "engine": {"executable": "/cache/bin/vllm", "environment": {"FAKE_VLLM_FAULT": "never-ready"}},
-        "checks": {"prompts": {"file": "bundled:prompts.jsonl"}},
-    }
-    (tmp_path / "workspace/servegate.yaml").write_text(yaml.safe_dump(config))
-    values = {
-        "IMAGE": image,
-        "CONFIG": "servegate.yaml",
-        "WORKING_DIRECTORY": ".",
-        "GPUS": "none",
-        "NETWORK": "none",
-        "SHM_SIZE": "64m",
-        "EXTRA_ARGUMENTS": "",
-        "COMPARE": "config",
-        "LOCKS": "",
-        "PAIRS": str(tmp_path / "pairs"),
-        "RUNS": str(tmp_path / "runs"),
-        "CACHE": str(tmp_path / "cache"),
-        "OWNER": f"{os.getuid()}:{os.getgid()}",
-        "LABEL": LABEL,
-        "GITHUB_WORKSPACE": str(tmp_path / "workspace"),
-        "GITHUB_TOKEN": "ghs_canary0123456789",
-        "RUNNER_TEMP": str(tmp_path),
-    }
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **docker, **values}
+    return measuring(tmp_path, docker, image, LABEL, FAKE_VLLM_FAULT="never-ready")
 
 
 def containers(docker: dict[str, str]) -> list[str]:
@@ -94,7 +55,7 @@ def test_a_cancelled_measurement_leaves_nothing_and_says_so(
         start_new_session=True,
     )
     try:
-        log = tmp_path / "runs/demo/arms/baseline/server.log"
+        log = tmp_path / "arms/baseline/demo/arms/baseline/server.log"
         assert until(lambda: (log.exists() and log.stat().st_size > 0) or running.poll() is not None, 90)
         assert running.poll() is None, running.stdout.read() if running.stdout else ""
         _is_confined(docker)
@@ -111,9 +72,9 @@ def test_a_cancelled_measurement_leaves_nothing_and_says_so(
     cleaned = command("bash", "-e", "-o", "pipefail", "-c", cleaning, environment={**step}, timeout=60)
     assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
     assert containers(docker) == []
-    status = json.loads((tmp_path / "runs/demo/run.json").read_text())["status"]
+    status = json.loads((tmp_path / "arms/baseline/demo/run.json").read_text())["status"]
     assert (ended_by, status) == (signal.SIGINT, "cancelled")
-    assert {path.stat().st_uid for path in (tmp_path / "runs").rglob("*")} == {os.getuid()}
+    assert {path.stat().st_uid for path in (tmp_path / "arms").rglob("*")} == {os.getuid()}
 
 
 def _is_confined(docker: dict[str, str]) -> None:

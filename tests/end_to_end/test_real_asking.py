@@ -10,7 +10,8 @@ import pytest
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import Chat, ChatPrompt, Completion, CompletionRequest
-from servegate.engines.vllm import VllmEngine
+from servegate.engines.readiness import ask
+from servegate.engines.vllm import VllmEngine, VllmSession
 from servegate.probes.completions import HttpCompletions
 from servegate.text.contracts import State, judge
 from tests.conftest import missing
@@ -47,7 +48,7 @@ TIMES = ("e2e_latency_s", "ttft_ms", "arrivals_ms", "ttft_ms_reason")
 
 
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpCompletions]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmSession]:
     engine = os.environ.get("SERVEGATE_TEST_ENGINE") or missing("SERVEGATE_TEST_ENGINE (a vllm executable)")
     if not MODEL.exists():
         missing("the demo's model (`make engine`)")
@@ -58,8 +59,21 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpCompletions]
         f"chat-template: {directory}/template.jinja\nenable-prompt-tokens-details: true\n"
         "enable-auto-tool-choice: true\ntool-call-parser: hermes\n"
     )
-    with VllmEngine(gate="asking").session(arm_of(engine, text=text), directory / "server.log") as session:
-        yield HttpCompletions(session.endpoint, request_timeout_s=120, ensure_alive=session.ensure_alive)
+    with VllmEngine(gate="asking").session(arm_of(engine, text=text), directory / "server.log") as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def probe(session: VllmSession) -> HttpCompletions:
+    return HttpCompletions(session.endpoint, request_timeout_s=120, ensure_alive=session.ensure_alive)
+
+
+def test_a_process_without_the_key_gets_no_answer(session: VllmSession) -> None:
+    body = {"model": session.endpoint.model, "prompt": "Hello", "max_tokens": 1}
+    url, log = f"{session.endpoint.base_url}/v1/completions", session.server.log_path
+    assert [ask(url, 30, body, api_key=key).status for key in ("", "sk-guessed", session.endpoint.api_key)] == [401, 401, 200]
+    assert ask(f"{session.endpoint.base_url}/v1/models", 30).status == 401
+    assert session.endpoint.api_key not in log.read_text() + " ".join(session.facts.argv)
 
 
 def test_streamed_or_not_the_evidence_is_the_same(probe: HttpCompletions) -> None:

@@ -77,7 +77,8 @@ def test_a_ready_engine_has_facts_and_leaves_nothing(executable, tmp_path):
         assert 0 < sum(facts.phases_s.values()) < 10
         assert endpoint.tokenizer == "some/model"
         assert endpoint.model.startswith("gate-candidate-")
-        assert ask(f"{endpoint.base_url}/v1/models", 2).value["data"][0]["id"] == endpoint.model
+        models = f"{endpoint.base_url}/v1/models"
+        assert ask(models, 2, api_key=endpoint.api_key).value["data"][0]["id"] == endpoint.model
         session.ensure_alive()
         assert f"--served-model-name={endpoint.model}" in facts.argv
         assert "--port=1" not in facts.argv
@@ -139,7 +140,8 @@ def test_death_while_serving_is_told_with_its_cause(executable, tmp_path):
     engine = VllmEngine(gate="gate")
     with engine.session(arm_of(executable, "die-after-1"), tmp_path / "server.log") as session:
         body = {"model": session.endpoint.model, "prompt": "x"}
-        assert ask(f"{session.endpoint.base_url}/v1/completions", 5, body).status == 0
+        url, key = f"{session.endpoint.base_url}/v1/completions", session.endpoint.api_key
+        assert ask(url, 5, body, api_key=key).status == 0
         session.server.child.wait(5)
         with pytest.raises(EngineError, match="died while it was measured: RuntimeError: CUDA error") as caught:
             session.ensure_alive()
@@ -157,11 +159,12 @@ def test_processes_that_ignore_sigterm_and_leave_the_session_are_gone(executable
     assert nothing_left(session.facts)
 
 
-def test_a_port_that_somebody_else_holds(executable, tmp_path, monkeypatch):
+@pytest.mark.parametrize("status", [200, 401], ids=["that serves anybody", "that has another key"])
+def test_a_port_that_somebody_else_holds(executable, tmp_path, monkeypatch, status):
     class Older(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            data = json.dumps({"object": "list", "data": [{"id": "older-model"}]}).encode()
-            self.send_response(200)
+            data = json.dumps({"object": "list", "data": [{"id": "older-model"}]} if status == 200 else {"error": "x"}).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -32,7 +32,7 @@ def served(tmp_path_factory):
 
 
 def post(endpoint, path: str, **body):
-    answer = ask(f"{endpoint.base_url}{path}", 10, {"model": endpoint.model, **body})
+    answer = ask(f"{endpoint.base_url}{path}", 10, {"model": endpoint.model, **body}, api_key=endpoint.api_key)
     assert answer.value is not None, answer.problem
     return answer.value
 
@@ -81,8 +81,9 @@ def test_stops_limits_and_errors(served):
     assert "####" not in cut["text"]
     chat = post(endpoint, "/v1/chat/completions", messages=[{"role": "user", "content": "as JSON: 1, 2"}], max_tokens=200)
     assert json.loads(chat["choices"][0]["message"]["content"])["answer"] == 3
-    assert ask(f"{endpoint.base_url}/v1/completions", 5, {"model": "other", "prompt": "x"}).status == 404
-    too_long = ask(f"{endpoint.base_url}/v1/completions", 5, {"model": endpoint.model, "prompt": [1] * 5000})
+    url, key = f"{endpoint.base_url}/v1/completions", endpoint.api_key
+    assert ask(url, 5, {"model": "other", "prompt": "x"}, api_key=key).status == 404
+    too_long = ask(url, 5, {"model": endpoint.model, "prompt": [1] * 5000}, api_key=key)
     assert (too_long.status, "maximum context length is 4096" in too_long.problem) == (400, True)
 
 
@@ -95,7 +96,8 @@ def test_bench_serve_really_loads_the_server(served, tmp_path):
     """
     command = [executable, "bench", "serve", *options.split(), f"--result-dir={tmp_path}"]
     before = ask_metrics(endpoint)
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    environment = {**os.environ, "OPENAI_API_KEY": endpoint.api_key}
+    subprocess.run(command, check=True, capture_output=True, timeout=30, env=environment)
     result = json.loads((tmp_path / "r.json").read_text())
     assert result.keys() >= BENCH
     assert (result["completed"], result["failed"], result["total_output_tokens"], result["total_input_tokens"]) == (

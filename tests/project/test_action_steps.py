@@ -24,7 +24,7 @@ log = pathlib.Path(os.environ["DOCKER_LOG"])
 with log.open("a") as stream:
     stream.write(json.dumps({{"argv": sys.argv[1:], "token": "GITHUB_TOKEN" in os.environ}}) + "\\n")
 answers = json.loads(os.environ.get("DOCKER_ANSWERS", "{{}}"))
-verb = next((word for word in sys.argv if word in ("pairs", "ci", "measure", "compare", "report", "publish")), "")
+verb = next((word for word in sys.argv if word in ("pairs", "ci", "measure", "join", "compare", "report", "publish")), "")
 if verb == "compare" and os.environ.get("DOCKER_VERDICT"):
     source = next(word for word in sys.argv if word.startswith("type=bind")).split("source=")[1].split(",")[0]
     (pathlib.Path(source) / "verdict.json").write_text("{{}}")
@@ -138,7 +138,7 @@ def test_the_measuring_container_sees_the_workspace_read_only_and_no_secret(runn
     assert mounts(argv) == {"/workspace": False, "/output": True, "/cache": True}
     assert "/workspace/.git" in argv
     assert not {"--env", "-e", "--env-file", "--privileged"} & set(argv)
-    assert argv[argv.index(IMAGE) :] == [IMAGE, "measure", "--config=servegate.yaml", "--output=/output"]
+    assert argv[argv.index(IMAGE) :] == [IMAGE, "measure", "--config=servegate.yaml", "--output=/output", "--arm=baseline"]
     assert runner.containers()[-1]["token"] is False
 
 
@@ -169,7 +169,69 @@ def test_pairs_are_measured_without_the_workspace(runner: Runner) -> None:
     runner.run("measure", IMAGE=IMAGE, COMPARE="git", NETWORK="none")
     argv = runner.last()
     assert mounts(argv) == {"/pairs": False, "/output": True, "/cache": True}
-    assert argv[argv.index(IMAGE) + 1 :] == ["ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output"]
+    assert argv[argv.index(IMAGE) + 1 :] == [
+        *("ci", "--pairs=/pairs", "--config=./servegate.yaml", "--output=/output", "--arm=baseline"),
+    ]
+
+
+def measured_arm(runner: Runner, arm: str, gate: str = "demo") -> Path:
+    """What the container of an arm leaves."""
+    folder = Path(runner.variables["OUTPUT_prepare_arms"]) / arm / gate
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(f'{{"of": "{arm}"}}')
+    return folder
+
+
+def test_each_arm_writes_into_a_folder_that_the_others_container_does_not_have(runner: Runner) -> None:
+    arms = Path(runner.run("prepare", IMAGE=IMAGE)["arms"])
+    runner.run("measure", IMAGE=IMAGE)
+    first = runner.last()
+    evidence = measured_arm(runner, "baseline")
+    runner.run("candidate")
+    second = runner.last()
+    for argv, arm in ((first, "baseline"), (second, "candidate")):
+        sources = [value for option, value in pairwise(argv) if option == "--mount" and "target=/output" in value]
+        assert sources == [f"type=bind,source={arms / arm},target=/output"]
+        other = "candidate" if arm == "baseline" else "baseline"
+        assert not any(str(arms / other) in word for word in argv)
+        assert argv[-1] == f"--arm={arm}"
+    output = first.index("--mount")
+    assert second[:output] == first[:output], "all else is the same container"
+    assert second[output + 2 : -1] == first[output + 2 : -1]
+    copy = arms / "candidate/demo/run.json"
+    copy.write_text("changed")
+    assert "changed" not in (evidence / "run.json").read_text()
+
+
+def test_the_judge_joins_both_arms_and_can_write_neither(runner: Runner) -> None:
+    outputs = runner.run("prepare", IMAGE=IMAGE)
+    measured_arm(runner, "baseline")
+    measured_arm(runner, "candidate")
+    runner.run("judge", expected=5, IMAGE=IMAGE)  # this docker joins nothing, so there is nothing to judge
+    argv = runner.last()
+    assert mounts(argv) == {"/baseline": False, "/candidate": False, "/pairs": False, "/output": True}
+    assert f"type=bind,source={outputs['runs']},target=/output" in argv
+    assert value_after(argv, "--network") == "none"
+    assert not {"--gpus", "--env"} & set(argv)
+    assert argv[argv.index(IMAGE) + 1 :] == ["join", "--baseline=/baseline", "--candidate=/candidate", "--output=/output"]
+    (Path(outputs["pairs"]) / "index.json").write_text("{}")
+    runner.run("judge", expected=5, IMAGE=IMAGE, COMPARE="git")
+    assert runner.last()[-1] == "--pairs=/pairs"
+
+
+def test_without_a_baseline_no_candidate_is_measured(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE)
+    runner.run("candidate", expected=5)
+    assert "No baseline was measured" in runner.said
+    assert runner.containers() == []
+
+
+def test_both_arms_in_one_container_only_where_it_was_asked_for(runner: Runner) -> None:
+    outputs = runner.run("prepare", IMAGE=IMAGE, ISOLATE_ARMS="false")
+    runner.run("measure", IMAGE=IMAGE, ISOLATE_ARMS="false")
+    assert f"type=bind,source={outputs['runs']},target=/output" in runner.last()
+    assert not [word for word in runner.last() if word.startswith("--arm")]
+    assert STEPS["candidate"]["if"] == "${{ inputs.run == '' && inputs.isolate-arms == 'true' }}"
 
 
 def test_jobs_of_one_machine_see_each_others_locks_of_a_card(runner: Runner) -> None:
@@ -207,7 +269,11 @@ def test_hostile_inputs_stay_single_arguments(runner: Runner) -> None:
     attack = "x; touch $(pwd)/pwned `id` \"'--privileged"
     runner.run("measure", IMAGE=IMAGE, CONFIG=attack, EXTRA_ARGUMENTS=f"--rounds\n2\n\n{attack}\n", GPUS="device=0,1")
     argv = runner.last()
-    assert argv[argv.index(IMAGE) + 1 :] == ["measure", f"--config={attack}", "--output=/output", "--rounds", "2", attack]
+    expected = ["measure", f"--config={attack}", "--output=/output", "--rounds", "2", attack, "--arm=baseline"]
+    assert argv[argv.index(IMAGE) + 1 :] == expected
+    measured_arm(runner, "baseline")
+    runner.run("candidate")
+    assert runner.last()[runner.last().index(IMAGE) + 1 :] == [*expected[:-1], "--arm=candidate"]
     assert value_after(argv, "--gpus") == '"device=0,1"'
     assert not list(runner.root.rglob("pwned"))
 
@@ -248,6 +314,7 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("NEUTRAL", "review,error"),
         ("MEASURED_RESULT", "ok"),
         ("GATE", "a b"),
+        ("ISOLATE_ARMS", "1"),
         ("FAIL_ON", ""),
         ("FAIL_ON", "fail,pass"),
         ("FAIL_ON", "fail, error"),

@@ -4,8 +4,8 @@
 that was interrupted.
 """
 
-from servegate.artifacts.durable import dump, load, replacing
+from servegate.artifacts.durable import dump, load, replacing, stored
 from servegate.artifacts.liveness import boot_id
 from servegate.artifacts.run_directory import RunDirectory
 
-__all__ = ["RunDirectory", "boot_id", "dump", "load", "replacing"]
+__all__ = ["RunDirectory", "boot_id", "dump", "load", "replacing", "stored"]

@@ -13,7 +13,7 @@ from servegate import __version__
 from servegate.errors import Cancelled, ExitCode, ServegateError
 
 VERBS = (
-    "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "ci", "pairs", "publish", "fetch",
+    "run", "plan", "measure", "compare", "report", "review", "accept", "calibrate", "ci", "pairs", "join", "publish", "fetch",
     "doctor", "verify", "clean", "fake-engine",
 )  # fmt: skip
 """Order of the help page: what a person needs first comes first."""
@@ -27,6 +27,7 @@ HELP = {
     "accept": "Keep what was read and accepted, so that nobody reads it again.",
     "ci": "Run a gate for every serving config that a pull request changes.",
     "pairs": "Read from git what a pull request changes; measures nothing.",
+    "join": "Make one run of two, of which each measured one arm where it could not write the other's evidence.",
     "calibrate": "Say how often this gate is wrong about a config against itself.",
     "publish": "Put the verdict into the pull request and the workflow summary.",
     "fetch": "Download the newest run directory of a pull request.",

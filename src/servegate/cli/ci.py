@@ -18,6 +18,7 @@ from servegate.cli.measure import measure
 from servegate.cli.pairs import git_options, left_over, prepared, show
 from servegate.cli.terminal import Terminal, printable, show_verdict
 from servegate.config import Overrides, load
+from servegate.domain.arms import Role
 from servegate.domain.judgement import EXIT_CODES, PRECEDENCE, Outcome, worst
 from servegate.errors import Cancelled, ExitCode, ServegateError
 from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
@@ -31,28 +32,39 @@ from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
     "--output", type=click.Path(path_type=Path), default=Path("servegate-runs"), show_default=True, help="Where runs go."
 )
 @click.option("--force", is_flag=True, help="Replace earlier runs of the same gates.")
+@click.option(
+    "--arm",
+    type=click.Choice([role.value for role in Role]),
+    help="Measure this arm of every pair only, and judge nothing; the candidate's joins the runs that are there.",
+)
 def command(
     pairs: Path | None,
     engine: str | None,
+    arm: str | None,
     output: Path,
     force: bool,
     allow_no_change: bool,
     **options: Any,
 ) -> int:
-    """Run the pairs one after the other."""
+    """Run the pairs one after the other; with one arm alone, each of its two runs has half of the budget."""
     folder = pairs or output / ".pairs"
     if pairs is None and force and (folder / INDEX).is_file():
         shutil.rmtree(folder)
     index = read_index(folder) if pairs else prepared(folder, **options)
+    if arm == Role.CANDIDATE.value and (output / INDEX).is_file():
+        index = read_index(output)  # with what could not be measured of the baselines
     show(index)
     outcomes: dict[str, Outcome] = {}
     output.mkdir(parents=True, exist_ok=True)
     overrides = Overrides(engine=engine, output=str(output))
     _write(output, index, outcomes)  # first of all, so that whatever ends us leaves a list of what was to be done
     rules = load(folder / "rules" / options["config"], Overrides(baseline="-", candidate="-"))
-    budget_s = 60 * rules.config.changes.budget_minutes
+    budget_s = 60 * rules.config.changes.budget_minutes / (1 if arm is None else 2)
+    arms = None if arm is None else (arm,)
     longest, started = 0.0, time.monotonic()
     for number, pair in enumerate(index.pairs):
+        if arm == Role.CANDIDATE.value and pair.after in {each.path for each in index.not_measured}:
+            continue  # its baseline was not measured
         if number and time.monotonic() - started + longest > budget_s:
             reason = f"was not started: `changes.budget_minutes: {budget_s / 60:g}` would not hold it"
             index = _left(index, NotMeasured(pair.after, "budget", reason))
@@ -60,7 +72,9 @@ def command(
         begun = time.monotonic()
         try:
             found = resolved_pair(folder, pair.gate, options["config"], overrides)
-            run = measure(found, None, force=force, console=Console(stderr=True))
+            run = measure(found, arms, force=force, console=Console(stderr=True))
+            if arms is not None:
+                continue
             outcomes[pair.gate] = pipeline.compare(run).outcome
             pipeline.report(run)
         except Cancelled:

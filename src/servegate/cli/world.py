@@ -32,6 +32,7 @@ from servegate.probes.evaluator import LmEval
 from servegate.probes.load_generator import VllmBench
 from servegate.probes.prompt_logprobs import HttpPromptLogprobs
 from servegate.probes.telemetry import Watch
+from servegate.probes.tools import API_KEY
 from servegate.subprocesses import Completed, run
 
 TOOL_TIMEOUT_S = 4 * 3600.0
@@ -137,8 +138,10 @@ def _watch(guard: CardGuard, arm: Arm) -> Watch:
 
 
 def _run_tool(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None, check: bool) -> Completed:
-    """Run a tool without servegate's secrets: lm-eval and the load generator need none, and write logs."""
-    return run(command, timeout_s=timeout_s, environment=engine_environment(environment or {}, {}), check=check)
+    """Run a tool without servegate's secrets: lm-eval and the load generator need none but the engine's key, and write logs."""
+    given = environment or {}
+    kept = {API_KEY: given[API_KEY]} if API_KEY in given else {}
+    return run(command, timeout_s=timeout_s, environment=engine_environment(given, kept), check=check)
 
 
 def _manifest(arm: Arm, facts: EngineFacts, guard: CardGuard) -> Manifest:

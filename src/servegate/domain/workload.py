@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json, Record
@@ -25,6 +26,8 @@ class Endpoint(Record):
     model: str
     tokenizer: str
     """Path or hub id of the tokenizer, for tools that count tokens on the client."""
+    api_key: str = Field(default="", exclude=True, repr=False)
+    """What the engine asks every client for; of this start alone, and never written anywhere."""
 
 
 class ChatPrompt(Record):

@@ -18,6 +18,9 @@ HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
 _WITHHELD = re.compile(r"^(ACTIONS|AWS|AZURE|GITHUB|GH|INPUT)_|^SSH_AUTH_SOCK$|^SERVEGATE_ARM$")
 """Cloud and CI credentials; GITHUB_* also names files through which a process steers later steps of a workflow."""
 
+API_KEY = "VLLM_API_KEY"
+"""By this variable an engine learns the key that its clients must send; servegate draws a new one for every start."""
+
 OURS = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 """A measurement reports to nobody. Nothing here changes what is served."""
 
@@ -31,8 +34,14 @@ def engine_environment(inherited: Mapping[str, str], arm: Mapping[str, str]) -> 
     """Return the whole environment for one arm; what the gate config sets for an arm is passed as it is.
 
     Raises:
-        UsageError: a variable of the arm that no process can be given.
+        UsageError: a variable of the arm that no process can be given, or that is servegate's own.
     """
+    if API_KEY in arm:
+        raise UsageError(
+            f"environment variable {API_KEY!r} cannot be set for an arm",
+            why="servegate gives every engine it starts a random key of its own, which nobody else knows.",
+            advice="Remove it from `environment`; set it where you deploy.",
+        )
     for name, value in arm.items():
         if not name or "=" in name or "\0" in name + value or not _encodable(name + value):
             raise UsageError(

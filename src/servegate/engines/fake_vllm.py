@@ -21,6 +21,7 @@ FAKE_VLLM_HELP     what `serve --help=all` lists
 FAKE_VLLM_VERSION  the version to claim (0.32.0)
 FAKE_VLLM_TOKEN_MS milliseconds from each token to the next
 FAKE_VLLM_DELAY_MS milliseconds before a completion's first token; `5-8`: each start draws its own between these
+VLLM_API_KEY       what a client has to send as a bearer token for the routes below; OPENAI_API_KEY is what `bench serve` sends
 FAKE_VLLM_NOISE    share of answers that get another number (0), drawn anew for each request: an arm that differs from itself
 """
 
@@ -53,6 +54,7 @@ FAULTS_LATER = "die|hang|sleep|http-500|garbage|stream-error|stream-cut"
 DELAYS_MS = [float(part) for part in os.environ.get("FAKE_VLLM_DELAY_MS", "0").split("-")]
 DELAY_S = random.uniform(DELAYS_MS[0], DELAYS_MS[-1]) / 1000
 NOISE = float(os.environ.get("FAKE_VLLM_NOISE", "0"))
+GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 SPECIAL = {"<|im_start|>": 1, "<|im_end|>": 2}
 END = 2
 WORDS = ("the", "a", "of", "to", "and", "in", "is", "it", "for", "on", "with", "as", "at", "by", "from", "this", "that", "be")
@@ -301,6 +303,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = urllib.parse.urlsplit(self.path).path
         model = self.model
+        if self.kept_out(path):
+            return
         if path in ("/health", "/ping"):
             self.reply(200, b"")
         elif path == "/is_sleeping":
@@ -330,6 +334,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         path = urllib.parse.urlsplit(self.path).path
         payload = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.kept_out(path):
+            return
         try:
             body = json.loads(payload) if payload else {}
             routes: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -351,6 +357,14 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(refused.status, refused.body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.reply(400, RefusedError(400, f"{type(error).__name__}: {error}").body)
+
+    def kept_out(self, path: str) -> bool:
+        key = os.environ.get("VLLM_API_KEY")
+        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
+        if not key or not path.startswith(GUARDED) or (scheme.lower(), given) == ("bearer", key):
+            return False
+        self.reply(401, {"error": "Unauthorized"})
+        return True
 
     def sleep(self, _body: dict[str, Any]) -> None:
         type(self).asleep = self.path.startswith("/sleep")
@@ -639,6 +653,8 @@ def bench(options: dict[str, str]) -> int:
     count, inputs, outputs = (int(options[name]) for name in ("num-prompts", "random-input-len", "random-output-len"))
     in_flight = int(options.get("max-concurrency", count))
     extra = json.loads(options.get("extra-body", "{}"))
+    key = os.environ.get("OPENAI_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     generator = random.Random(int(options.get("seed", "0")))
     prompts = [[generator.randrange(100, 1000) for _ in range(inputs)] for _ in range(count)]
 
@@ -648,7 +664,7 @@ def bench(options: dict[str, str]) -> int:
         begun, times, tokens = time.perf_counter(), [], 0
         try:
             connection = http.client.HTTPConnection(base.hostname or "127.0.0.1", base.port, timeout=60)
-            connection.request("POST", options.get("endpoint", "/v1/completions"), json.dumps(body))
+            connection.request("POST", options.get("endpoint", "/v1/completions"), json.dumps(body), headers)
             reply = connection.getresponse()
             if reply.status != 200:
                 return {"error": f"HTTP {reply.status}: {reply.read(300)!r}", "begun": begun}

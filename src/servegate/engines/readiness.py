@@ -49,11 +49,12 @@ class Answer:
         return self.status == 0 and self.problem.startswith(_LATE)
 
 
-def ask(url: str, timeout_s: float, body: Json | None = None) -> Answer:
+def ask(url: str, timeout_s: float, body: Json | None = None, *, api_key: str = "") -> Answer:
     """Ask once, with GET or (with a body) POST; every failure comes back as an Answer with its problem."""
     deadline = time.monotonic() + timeout_s
     data = None if body is None else json.dumps(body).encode("ascii")
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})  # noqa: S310 - our URL
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
+    request = urllib.request.Request(url, data=data, headers=headers)  # noqa: S310 - our URL
     try:
         with _OPENER.open(request, timeout=timeout_s) as reply:
             status, payload = reply.status, _read(reply, deadline)

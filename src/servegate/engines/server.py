@@ -52,6 +52,8 @@ class Server:
     child: Supervised
     base_url: str
     model: str
+    api_key: str = field(repr=False)
+    """What this start of the engine asks its clients for; another server does not know it."""
     log_path: Path
     environment: Mapping[str, str]
     """The arm's own variables, for the command that is shown to a reader."""
@@ -88,11 +90,11 @@ class Server:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._timed_out(start_timeout_s, problem)
-            answer = ask(f"{self.base_url}/v1/models", min(_SHORT_REQUEST_S, left))
+            answer = ask(f"{self.base_url}/v1/models", min(_SHORT_REQUEST_S, left), api_key=self.api_key)
             listed = _listed(answer, self.model)
             if listed is not None:
                 break
-            if answer.status == 200 and answer.value is not None:
+            if (answer.status == 200 and answer.value is not None) or answer.status == 401:  # ours knows its own key
                 raise self._somebody_else(answer)
             problem = "" if answer.refused else f"`/v1/models`: {answer.problem}"
             time.sleep(min(LOOK_S, max(0.0, left)))
@@ -119,7 +121,7 @@ class Server:
         """
         self.ensure_alive()
         body = {**_TRIAL, "max_tokens": 1, "model": self.model, "cache_salt": f"{self.model}-after"}
-        answer = ask(f"{self.base_url}/v1/completions", timeout_s, body)
+        answer = ask(f"{self.base_url}/v1/completions", timeout_s, body, api_key=self.api_key)
         if tokens_of(answer) >= 1:
             return
         if answer.status == 0 and not answer.timed_out:
@@ -185,7 +187,7 @@ class Server:
         if timeout_s <= 0:
             raise self._timed_out(start_timeout_s, "no time was left for a first generation")
         body = {**_TRIAL, "model": self.model, "cache_salt": self.model}
-        answer = ask(f"{self.base_url}/v1/completions", timeout_s, body)
+        answer = ask(f"{self.base_url}/v1/completions", timeout_s, body, api_key=self.api_key)
         if tokens_of(answer) >= 1:
             return
         if answer.status == 0:  # a connection that broke off is how a death shows first
@@ -220,6 +222,7 @@ class Server:
             # Our child lost the race for the port and ended: its own words tell it better, and a new port mends it.
             self.ensure_alive()
         names = ", ".join(repr(name)[:80] for name in _names(answer)) or "no model"
+        names = "what another API key opens" if answer.status == 401 else names
         diagnosis = Diagnosis(code="wrong_model", exception=f"{self.base_url} serves {names}, not {self.model!r}", line=None)
         return EngineFailedError(
             f"another server answers at {self.base_url}: it serves {names} and not {self.model!r}",

@@ -1,7 +1,7 @@
 """Puts an engine to sleep and wakes it, so that two of them can take turns on one card.
 
 vLLM's `/sleep?level=1` moves the weights to the machine's memory and gives the KV cache back; `/wake_up` undoes it. Both exist
-only with `--enable-sleep-mode` and VLLM_SERVER_DEV_MODE=1. Nothing protects them, an API key neither, so only servegate sets
+only with `--enable-sleep-mode` and VLLM_SERVER_DEV_MODE=1. The engine's API key does not protect them, so only servegate sets
 that variable, only where blocks of load are interleaved, and every engine listens on 127.0.0.1 alone. An engine asleep
 answers nothing; so every call here has a deadline, and the state is read back instead of believed.
 """

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from servegate.engines.readiness import Answer, ask, fetch
 
@@ -30,6 +30,7 @@ class TokenWatch:
 
     base_url: str
     model: str
+    api_key: str = field(repr=False)
     stall_s: float
     """So long may no token come before one is asked for."""
     probe_s: float
@@ -84,7 +85,7 @@ class TokenWatch:
 
     def _probe(self) -> Answer:
         body = {"model": self.model, "prompt": "Hi", "max_tokens": 1, "temperature": 0.0, "cache_salt": f"{self.model}-watch"}
-        return ask(f"{self.base_url}/v1/completions", self.probe_s, body)
+        return ask(f"{self.base_url}/v1/completions", self.probe_s, body, api_key=self.api_key)
 
 
 def what_hangs(base_url: str, answer: Answer, how_long: str) -> str:

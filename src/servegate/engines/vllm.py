@@ -19,7 +19,7 @@ from servegate.engines.cache_keeping import in_use, keep_in_bounds
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.checkpoint import checkpoint_facts
 from servegate.engines.compile_cache import VARIABLE, cache_for, size_bytes
-from servegate.engines.environment import engine_environment
+from servegate.engines.environment import API_KEY, engine_environment
 from servegate.engines.fallbacks import applied, used
 from servegate.engines.preflight import offline
 from servegate.engines.server import EngineFailedError, Server, free_port
@@ -182,17 +182,20 @@ class VllmEngine:
         model, port = f"{self._gate}-{arm.name}-{nonce}", free_port()
         command = (executable, *arm.argv[1:], "--host=127.0.0.1", f"--port={port}", f"--served-model-name={model}")
         source = arm.config.options.get("tokenizer", arm.config.options.get("model"))
-        endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model=model, tokenizer=str(source))
+        # By environment, since a command line is everybody's to read; never in `ours`, which is told and recorded.
+        secret = {API_KEY: secrets.token_urlsafe(32)}
+        endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model=model, tokenizer=str(source), api_key=secret[API_KEY])
         with ExitStack() as stack:
             sources = (str(arm.config.options[name]) for name in ("model", "tokenizer") if name in arm.config.options)
             stack.enter_context(in_use((executable, *sources, *cache.values()), environment))
             log = stack.enter_context(_log_file(log_path))
             child = stack.enter_context(
-                supervise(command, tag=nonce, stdout=log, environment={**environment, **ours}, grace_s=STOP_GRACE_S)
+                supervise(command, tag=nonce, stdout=log, environment={**environment, **ours, **secret}, grace_s=STOP_GRACE_S)
             )
             watch = TokenWatch(
                 endpoint.base_url,
                 model,
+                endpoint.api_key,
                 stall_s=self._request_timeout_s,
                 probe_s=self._request_timeout_s / 2,
                 end=lambda: _end_group(child.pid),
@@ -203,6 +206,7 @@ class VllmEngine:
                 child=child,
                 base_url=endpoint.base_url,
                 model=model,
+                api_key=endpoint.api_key,
                 log_path=log_path,
                 environment=arm.environment,
                 base_facts=EngineFacts(

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from servegate.artifacts import RunDirectory, boot_id
 from servegate.config import Resolved, checks_of
 from servegate.domain.arms import Arm
-from servegate.domain.evidence import EngineFacts, Reason
+from servegate.domain.evidence import EngineFacts, EngineStatus, Reason
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
@@ -74,7 +74,7 @@ class Measuring:
         if self.blocks() and set(arms) != set(self.plan.arms):
             raise UsageError(
                 "interleaved blocks need both arms in one run",
-                advice="Measure without --arm, or leave `throughput.interleave` out.",
+                advice="Measure without --arm (`isolate-arms: false` in the action), or leave `throughput.interleave` out.",
             )
         self.write("running")
         self.run.write_plan(self.plan)
@@ -82,7 +82,7 @@ class Measuring:
             self.run.forget_arm(name)
         status = "failed"
         try:
-            failed: Reason | None = None
+            failed = self._failed_before(arms)
             blocks = self.blocks()
             if blocks:
                 runs = [ArmRun(self, arm) for arm in sorted(self.plan.arms.values(), key=lambda item: item.session)]
@@ -101,6 +101,15 @@ class Measuring:
         finally:
             self.write(status)
             self.run.write_checksums()
+
+    def _failed_before(self, arms: tuple[str, ...]) -> Reason | None:
+        """Return why no arm needs a start: one that comes earlier was measured by another process, and its engine failed."""
+        first = min(self.plan.arms[name].session for name in arms)
+        for name, arm in self.plan.arms.items():
+            facts = self.run.read_engine(name) if arm.session < first else None
+            if facts is not None and facts.status is EngineStatus.FAILED:
+                return Reason(code="engine_failed", message=f"not started, since the {name} engine failed")
+        return None
 
     def blocks(self) -> tuple[Step, ...]:
         """Return the steps that alternate between the arms, in the plan's order."""

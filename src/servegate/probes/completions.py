@@ -81,7 +81,7 @@ class HttpCompletions:
         )
 
     def _client(self) -> HttpClient:
-        return HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s)
+        return HttpClient(self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=self._request_timeout_s)
 
 
 def _call(model: str, request: CompletionRequest) -> Call:

@@ -97,6 +97,7 @@ class LmEval:
                 self._runner,
                 argv,
                 overlay=_environment(spec, cache),
+                api_key=self._endpoint.api_key,
                 log_path=log_path,
                 timeout_s=self._timeout_s,
                 what=f"`lm_eval` (task {spec.task}, {spec.label})",

@@ -56,7 +56,7 @@ def token_counts(endpoint: Endpoint, timeout_s: float, task: str, texts: list[st
     counts: dict[int, int] = {}
     if not calls:
         return []
-    with HttpClient(endpoint.base_url, total_s=timeout_s) as client:
+    with HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=timeout_s) as client:
         for outcome in client.results(calls, COUNT_CONCURRENCY):
             if outcome is None:
                 continue

@@ -35,8 +35,8 @@ def check_task(
         )  # fmt: skip
         try:
             run_tool(
-                runner, command, overlay={"LMEVAL_LOG_LEVEL": "INFO"}, log_path=output / "log", timeout_s=TIMEOUT_S,
-                what=f"`lm_eval` (loading task {task})",
+                runner, command, overlay={"LMEVAL_LOG_LEVEL": "INFO"}, api_key="", log_path=output / "log",
+                timeout_s=TIMEOUT_S, what=f"`lm_eval` (loading task {task})",
             )  # fmt: skip
         except MeasurementError as error:
             raise UsageError(

@@ -95,6 +95,7 @@ class VllmBench:
                 self._runner,
                 argv,
                 overlay=self._environment,
+                api_key=self._endpoint.api_key,
                 log_path=log_path,
                 timeout_s=self._timeout_s if slowest_s is None else min(self._timeout_s, _deadline_s(spec, slowest_s)),
                 what=f"`vllm bench serve` (load point {spec.label})",
@@ -119,7 +120,9 @@ class VllmBench:
         slowest_s: float | None = None
         if not calls:
             return None
-        with HttpClient(self._endpoint.base_url, total_s=min(self._timeout_s, self._request_timeout_s)) as client:
+        with HttpClient(
+            self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=min(self._timeout_s, self._request_timeout_s)
+        ) as client:
             for outcome in client.results(calls, spec.concurrency):
                 if outcome is None:
                     continue

@@ -61,7 +61,7 @@ def counters(page: str, model: str) -> Counters:
 def read_counters(endpoint: Endpoint, timeout_s: float = 10.0) -> Counters | None:
     """Ask the engine; None when it does not say."""
     try:
-        with HttpClient(endpoint.base_url, total_s=timeout_s) as client:
+        with HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=timeout_s) as client:
             reply = client.get("/metrics")
             return counters(reply.text(), endpoint.model) if reply.status == 200 else None
     except HttpError:

@@ -37,7 +37,7 @@ class HttpPromptLogprobs:
         body = {"model": self._endpoint.model, "add_special_tokens": special}
         calls = [Call("/tokenize", {**body, "prompt": text}) for text in texts]
         found: dict[int, tuple[int, ...]] = {}
-        with HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s) as client:
+        with HttpClient(self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=self._request_timeout_s) as client:
             for outcome in client.results(calls, TOKENIZE_CONCURRENCY):
                 if outcome is None:
                     self._ensure_alive()
@@ -65,7 +65,9 @@ class HttpPromptLogprobs:
         longest = max((len(request.token_ids) for request in requests), default=0)
         most = longest * (top_k + 1) * LARGEST_ENTRY_BYTES + SPARE_BYTES
         return ask_all(
-            HttpClient(self._endpoint.base_url, total_s=self._request_timeout_s, max_bytes=most),
+            HttpClient(
+                self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=self._request_timeout_s, max_bytes=most
+            ),
             [Call("/v1/completions", score_payload(self._endpoint.model, request, top_k)) for request in requests],
             concurrency,
             read=lambda index, reply: _record(requests[index], reply, top_k),

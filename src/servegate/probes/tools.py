@@ -17,6 +17,8 @@ from servegate.subprocesses import Completed
 
 LOOPBACK = {"NO_PROXY": "127.0.0.1,localhost,::1", "no_proxy": "127.0.0.1,localhost,::1"}
 """`vllm bench serve` opens its session with `trust_env=True`, and lm-eval's first request honours proxies too."""
+API_KEY = "OPENAI_API_KEY"
+"""Where lm-eval 0.4.13 (`local-completions`) and `vllm bench serve` 0.32.0 look for the key that they send."""
 SHOWN_LINES, SHOWN_CHARACTERS = 12, 1200
 
 
@@ -30,14 +32,25 @@ class Runner(Protocol):
 
 
 def run_tool(
-    runner: Runner, command: Sequence[str], *, overlay: Mapping[str, str], log_path: Path, timeout_s: float, what: str
+    runner: Runner,
+    command: Sequence[str],
+    *,
+    overlay: Mapping[str, str],
+    api_key: str,
+    log_path: Path,
+    timeout_s: float,
+    what: str,
 ) -> Completed:
     """Run a tool under servegate's environment and `overlay`, and keep its whole output in `log_path`.
+
+    It sends `api_key` to the engine, and never the caller's own key of some other service.
 
     Raises:
         MeasurementError: it ended with a code other than 0, with its last lines in `why`, or what `runner` raises.
     """
-    done = runner(command, timeout_s=timeout_s, environment={**os.environ, **LOOPBACK, **overlay}, check=False)
+    done = runner(
+        command, timeout_s=timeout_s, environment={**os.environ, **LOOPBACK, **overlay, API_KEY: api_key}, check=False
+    )
     log_path.write_bytes(f"{done.stdout}\n--- standard error ---\n{done.stderr}".encode("utf-8", "replace"))
     if done.returncode != 0:
         raise failure(f"{what} ended with exit code {done.returncode}", done, log_path)

@@ -19,6 +19,8 @@ from servegate.report.numbers import plain as shown
 from servegate.report.visible import cut, visible
 
 PORT = 8000
+AGAIN = "servegate-again"
+"""Where a repeated run goes: the directory of the first one is never written over."""
 _OPTIONS = ("--baseline", "--candidate", "--gate", "--engine", "--rounds")
 _IN_FILE = re.compile(r"(.+\.ya?ml):\d+", re.DOTALL)
 """Source of a setting that stands in a file: its path and line."""
@@ -93,12 +95,14 @@ def script(plan: Plan) -> bytes:
         "#!/bin/sh",
         f"# Repeats gate {_comment(plan.gate)}, in the directory in which it ran:",
         *(f"#   sh reproduce.sh {name:<12} {_purpose(name)}" for name in names),
+        f"# The new run goes to {AGAIN}/; options after `gate` are passed on (--output, --force, --engine).",
         "# Settings that are not servegate's defaults, and where each came from:",
         *(f"#   {_comment(name)}: {_comment(shown(item.value))}  [{_comment(item.source)}]" for name, item in _stated(plan)),
         "set -eu",
         'case "${1:-}" in',
         "gate)",
-        f"  exec {run_command(plan)}",
+        "  shift",
+        f'  exec {run_command(plan)} --output={AGAIN} "$@"',
         "  ;;",
     ]
     for name, arm in plan.arms.items():

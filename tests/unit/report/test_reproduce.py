@@ -18,6 +18,7 @@ from tests.unit import samples
 from tests.unit.report.report_samples import NASTY, hostile, plan
 
 WORDS = tuple(text for text in NASTY if "\x00" not in text)
+AGAIN = ("--output=servegate-again",)
 ECHO = f"""#!{sys.executable}
 import json, os, sys
 print(json.dumps([sys.argv[1:], dict(os.environ)]))
@@ -62,13 +63,19 @@ def test_a_gate_with_a_config_is_repeated_with_it(tools: Path) -> None:
         "rounds": Setting(value=4, source="--rounds"),
     }
     argv, _ = run(script(made.model_copy(update={"settings": settings})), tools, "gate")
-    assert argv == ["run", "--config=servegate.yaml", "--candidate=serving/qwen3-8b-fp8.yaml", "--rounds=4"]
+    assert argv == ["run", "--config=servegate.yaml", "--candidate=serving/qwen3-8b-fp8.yaml", "--rounds=4", *AGAIN]
 
 
 def test_a_gate_without_a_config_is_repeated_from_its_two_serving_configs(tools: Path) -> None:
     made = plan().model_copy(update={"settings": {"gate": Setting(value="nightly", source="--gate")}})
     argv, _ = run(script(made), tools, "gate")
-    assert argv == ["run", "--baseline=serving/qwen3-8b.yaml", "--candidate=serving/qwen3-8b-fp8.yaml", "--gate=nightly"]
+    assert argv == [
+        "run",
+        "--baseline=serving/qwen3-8b.yaml",
+        "--candidate=serving/qwen3-8b-fp8.yaml",
+        "--gate=nightly",
+        *AGAIN,
+    ]
 
 
 def test_hostile_words_arrive_unchanged_and_run_nothing(tools: Path) -> None:
