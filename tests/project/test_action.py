@@ -204,7 +204,7 @@ def test_hadolint_finds_nothing() -> None:
 
 
 def test_the_example_publishes_also_after_a_cancelled_measurement() -> None:
-    """A job that waits for another and says nothing about it is skipped when that one was cancelled: an old PASS would stand."""
+    """A job that waits for another and says nothing about it is skipped when that one was stopped: an old PASS would stand."""
     job = parsed(ROOT / "examples/workflows/pull-request.yml")["jobs"]["verdict"]
     assert job["if"] == "${{ always() }}"
     steps = {step.get("id") or step.get("uses", step.get("name")).partition("@")[0]: step for step in job["steps"]}
