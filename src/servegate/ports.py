@@ -5,7 +5,7 @@ All calls are synchronous; concurrency lives inside a probe. Real ones are made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +72,11 @@ class LoadGenerator(Protocol):
 class Evaluator(Protocol):
     """Scores a task against the endpoint."""
 
-    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
-        """Run one pass of one task. Raises MeasurementError when the tool fails or its result is unreadable."""
+    def evaluate(self, spec: EvaluationSpec, known: Mapping[str, str | None] | None = None) -> Evaluation:
+        """Run one pass of one task. Raises MeasurementError when the tool fails or its result is unreadable.
+
+        `known` holds answers by `prompt_hash` (None: a null); the engine is not asked for these.
+        """
 
 
 @dataclass(frozen=True)

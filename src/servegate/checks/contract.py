@@ -132,6 +132,9 @@ class Check(Generic[S, M]):
     """Holds what it asks against the shorter context of the arms, before anything starts: settings that fit with a remark,
     or UsageError. Every check that sends prompts has one."""
     stop: Callable[[Evidence[M], S], Finding | None] | None = None
+    finish: Callable[[Probes, S, MeasureContext[M], M], M] | None = None
+    """What is asked once an arm's last step is done and the check did not stop: (probes, settings, the last step's context,
+    all that was measured); returns it completed."""
     scope: Callable[[Evidence[M], S], str] = field(default=lambda _evidence, _settings: "")
     """What was asked, in a few words: a verdict holds for no other prompts, tasks, lengths or decoding."""
     figures: Callable[[Comparison, Evidence[M], S], tuple[Figures, ...]] = field(

@@ -187,8 +187,6 @@ class EvaluationSpec(Record):
     label: str
     metric: str | None = None
     """Which of the task's metrics is read; None: `exact_match` where there is one, else the first."""
-    doc_ids: tuple[int, ...] = ()
-    """Ask these documents of a named task only, in ascending order; empty: all of them (up to `limit`)."""
 
 
 class EvaluatedRow(Record):

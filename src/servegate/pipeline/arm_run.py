@@ -97,13 +97,15 @@ class ArmRun:
                 self.gate.progress.say(f"{self.arm.name}, {step.check}: {error.what}")
                 last = error.why.strip().rsplit("\n", 1)[-1].strip()[:300]
                 message = f"{error.what}: {last}" if last and error.reason_code == "measurement_failed" else error.what
-                self.lose(step.check, Reason(code=error.reason_code, message=message))
+                self.close(step.check, Reason(code=error.reason_code, message=message))
                 continue
             early = None if self.arm.role is Role.BASELINE else self.early_failure(step.check)
             if early is not None:
                 self.gate.progress.say(f"{self.arm.name}: stopped early: {early.message}")
                 self.give_up(Reason(code="stopped_early", message=f"stopped early, since {early.code} was decided"))
                 return
+            if self.left.get(step.check) == 0:
+                self.finish(session, step)
 
     def measure_step(self, session: Session, step: Step) -> tuple[Step, ...]:
         """Measure one step and write the check's measurement so far; return the steps that now come beyond the plan."""
@@ -130,10 +132,30 @@ class ArmRun:
         self.left[name] += len(added) - 1
         if self.left[name]:
             self.write(name, Reason(code="unfinished", message=f"{self.left[name]} more rounds were planned"))
+        elif check.finish is not None:
+            self.write(name, Reason(code="unfinished", message="what did not come whole was to be asked again"))
         else:
-            del self.left[name]
-            self.write(name, None)
+            self.close(name, None)
         return added
+
+    def finish(self, session: Session, step: Step) -> None:
+        """Have a check complete what it measured, after its last `step`, and write its measurement."""
+        name, check = step.check, self.gate.checks[step.check]
+        assert check.finish is not None, "only a check with something left to ask is finished"
+        settings, probes = self.gate.resolved.settings[name], self.gate.make_probes(session, self.arm, name)
+        started = time.monotonic()
+        reason = None
+        title = f"{name}, what did not come whole"
+        with self.gate.stage("finish", self.arm.name, name), self.gate.progress.stage(title, self.arm.name, None) as advance:
+            try:
+                inputs, baseline = self.inputs(check, probes, session.facts), self.baseline(check)
+                context = MeasureContext(self.arm.name, step.step, session.facts, inputs, baseline, advance)
+                self.done[name] = check.finish(probes, settings, context, self.done[name])
+            except MeasurementError as error:
+                reason = Reason(code=error.reason_code, message=error.what)
+            session.ensure_generating()
+        self.seconds[name] += time.monotonic() - started
+        self.close(name, reason)
 
     def more(self, step: Step) -> tuple[Step, ...]:
         """Return the steps that a check adds after the last one planned; the baseline alone decides, for both arms."""
@@ -180,10 +202,10 @@ class ArmRun:
     def give_up(self, reason: Reason) -> None:
         """Record every check that did not finish, keeping what it had measured."""
         for name in tuple(self.left):
-            self.lose(name, reason)
+            self.close(name, reason)
 
-    def lose(self, name: str, reason: Reason) -> None:
-        """Record one check as not measured, or as measured in part when rounds are there."""
+    def close(self, name: str, reason: Reason | None) -> None:
+        """Record a check that is over: whole, or with a reason not measured, or measured in part when rounds are there."""
         del self.left[name]
         self.write(name, reason)
 

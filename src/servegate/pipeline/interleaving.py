@@ -53,7 +53,7 @@ def measure_interleaved(runs: Sequence[ArmRun], blocks: Sequence[Step]) -> None:
                     sessions[step.arm].ensure_generating()
                     for run in runs:  # a block without its partner proves nothing
                         if step.check in run.left:
-                            run.lose(step.check, Reason(code=error.reason_code, message=f"{step.arm}: {error.what}"))
+                            run.close(step.check, Reason(code=error.reason_code, message=f"{step.arm}: {error.what}"))
     except EngineError as error:
         current.fail(error)
         for run in runs:

@@ -19,6 +19,8 @@ import re
 import secrets
 import shutil
 import tempfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from servegate.domain.records import Json
@@ -35,6 +37,7 @@ from servegate.probes.lm_eval_samples import (
     read_samples,
 )
 from servegate.probes.lm_eval_task import TASK_NAME, check_rows, prompt_of, write_task
+from servegate.probes.relay import relay
 from servegate.probes.tools import Runner, compact, failure, run_tool
 
 LABEL = re.compile(r"[a-z0-9-]+")
@@ -66,8 +69,8 @@ class LmEval:
         self._runner = runner
         self._request_timeout_s = request_timeout_s
 
-    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
-        """Run one pass of one task.
+    def evaluate(self, spec: EvaluationSpec, known: Mapping[str, str | None] | None = None) -> Evaluation:
+        """Run one pass of one task; the engine is not asked for answers that are `known`, by `prompt_hash` (None: a null).
 
         Raises:
             UsageError: the task, its rows or its lengths cannot work.
@@ -90,9 +93,9 @@ class LmEval:
             write_task(directory / "task", spec)
         elif not TASK.fullmatch(spec.task):
             raise UsageError(f"not the name of an lm-eval task: {spec.task!r}", advice="`lm_eval ls tasks` lists them.")
-        argv = self._argv(spec, directory)
         log_path = directory / "lm_eval.log"
-        with tempfile.TemporaryDirectory(prefix="servegate-datasets-") as cache:
+        with tempfile.TemporaryDirectory(prefix="servegate-datasets-") as cache, self._door(known or {}) as base_url:
+            argv = self._argv(spec, directory, base_url)
             done = run_tool(
                 self._runner,
                 argv,
@@ -104,6 +107,7 @@ class LmEval:
             )
         try:
             evaluation, samples = _read(spec, directory / "output", argv)
+            _check_known(samples, known or {})
         except (OSError, ValueError) as error:
             what = f"`lm_eval` left nothing usable (task {spec.task}, {spec.label}): {error}"
             raise failure(what, done, log_path) from error
@@ -118,10 +122,15 @@ class LmEval:
             }
         )
 
-    def _argv(self, spec: EvaluationSpec, directory: Path) -> tuple[str, ...]:
+    def _door(self, known: Mapping[str, str | None]) -> AbstractContextManager[str]:
+        """Give the address to ask at: the engine's own, or one that answers what is known."""
+        url = self._endpoint.base_url.rstrip("/")
+        return relay(url, known, timeout_s=self._request_timeout_s) if known else nullcontext(url)
+
+    def _argv(self, spec: EvaluationSpec, directory: Path, base_url: str) -> tuple[str, ...]:
         model_args: dict[str, Json] = {
             "model": self._endpoint.model,
-            "base_url": f"{self._endpoint.base_url.rstrip('/')}/v1/completions",
+            "base_url": f"{base_url}/v1/completions",
             "tokenizer_backend": "None",
             "tokenized_requests": False,
             "num_concurrent": spec.concurrency,
@@ -159,9 +168,7 @@ class LmEval:
             argv.append(f"--include_path={(directory / 'task').resolve()}")
         else:
             argv.append(f"--num_fewshot={spec.shots}")
-        if spec.doc_ids:
-            argv.append(f"--samples={compact({spec.task: sorted(spec.doc_ids)})}")
-        elif spec.limit is not None:
+        if spec.limit is not None:
             argv.append(f"--limit={spec.limit}")
         return tuple(argv)
 
@@ -215,6 +222,14 @@ def _check_local(spec: EvaluationSpec, samples: list[Sample]) -> None:
             raise ValueError(f"question {sample.row.doc_id} came back changed")
         if sample.prompt != prompt_of(spec, row["question"]):
             raise ValueError(f"question {sample.row.doc_id} was asked in another prompt than meant")
+
+
+def _check_known(samples: list[Sample], known: Mapping[str, str | None]) -> None:
+    """Raise ValueError when an answer that was known came back as another."""
+    for sample in samples:
+        given = known.get(sample.row.prompt_hash, sample.row.response)
+        if sample.row.response != (NULL_ANSWER if given is None else given):
+            raise ValueError(f"the known answer to question {sample.row.doc_id} came back changed")
 
 
 def _warnings(text: str) -> list[str]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import cast
 
 import pytest
 from pydantic import ValidationError
 
-from servegate.checks.accuracy.measuring import items, measure
+from servegate.checks.accuracy.judging import stop
+from servegate.checks.accuracy.measuring import finish, items, measure
 from servegate.checks.accuracy.questions import load
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings, Limits, Task
 from servegate.checks.contract import MeasureContext
-from servegate.domain.evidence import ItemStatus
+from servegate.domain.evidence import ItemStatus, Reason
+from servegate.domain.judgement import Severity
 from servegate.domain.workload import EvaluatedRow, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
 from servegate.ports import Completions, LoadGenerator, Probes
+from tests.unit.checks.accuracy_samples import evidence
 from tests.unit.samples import engine_facts
 
 SHOT = {"question": "1 + 1?", "answer": "Two.\n#### 2"}
@@ -24,7 +28,7 @@ ROWS = [{"question": f"{index} + 0?", "answer": f"#### {index}"} for index in ra
 
 
 class FakeEvaluator:
-    """Answers by document, the second time with `later`; numbers a local task's rows from 0; remembers what it was asked."""
+    """Answers by document what is not known, the second time with `later`; remembers what it was asked."""
 
     def __init__(
         self,
@@ -34,32 +38,35 @@ class FakeEvaluator:
         hashes: str = "d",
     ) -> None:
         self.specs: list[EvaluationSpec] = []
+        self.asked: list[list[int]] = []
         self.responses, self.later = responses, later
         self.filters = filters or ("strict-match", "flexible-extract")
         self.hashes = hashes
 
-    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
+    def evaluate(self, spec: EvaluationSpec, known: Mapping[str, str | None] | None = None) -> Evaluation:
         self.specs.append(spec)
         again = spec.label.endswith("-again")
         if again and self.later is None:
             raise MeasurementError("lm-eval ended")
-        texts = self.later if again and self.later is not None else self.responses
-        everyone = range(len(spec.questions) if spec.questions else len(texts))
-        wanted = [int(row["question"].split()[0]) for row in spec.questions] if spec.questions else spec.doc_ids or everyone
-        ids = everyone if spec.questions else wanted
+        known, texts = known or {}, list(self.later if again and self.later is not None else self.responses)
+        ids = range(len(spec.questions or texts))[: spec.limit]
+        self.asked.append([doc_id for doc_id in ids if f"p{doc_id}" not in known])
+        for doc_id in ids:
+            if f"p{doc_id}" in known:
+                texts[doc_id] = "[null]" if known[f"p{doc_id}"] is None else str(known[f"p{doc_id}"])
         rows = tuple(
             EvaluatedRow(
-                doc_id=doc_id, filter=name, doc_hash=f"{self.hashes if again else 'd'}{true_id}", target_hash="t",
-                prompt_hash="p", question="q", target="#### 0", response=texts[true_id], extracted=texts[true_id],
-                score=float(texts[true_id] == "#### 0"),
+                doc_id=doc_id, filter=name, doc_hash=f"{self.hashes if again else 'd'}{doc_id}", target_hash="t",
+                prompt_hash=f"p{doc_id}", question="q", target="#### 0", response=texts[doc_id], extracted=texts[doc_id],
+                score=float(texts[doc_id] == "#### 0"),
             )
             for name in self.filters
-            for doc_id, true_id in zip(ids, wanted, strict=True)
+            for doc_id in ids
         )  # fmt: skip
         return Evaluation(
             task=spec.task, version="3.0", metric="exact_match", filters=self.filters, rows=rows, lm_eval="0.4.13",
             command=("lm_eval",), warnings=("careful",), null_answer="[null]", higher_is_better=True,
-            cut=tuple(doc_id for doc_id, true_id in zip(ids, wanted, strict=True) if texts[true_id].startswith("cut")),
+            cut=tuple(doc_id for doc_id in ids if texts[doc_id].startswith("cut")),
         )  # fmt: skip
 
 
@@ -140,46 +147,118 @@ def test_answers_that_never_came_are_told_apart() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_what_did_not_come_whole_is_asked_once_more_by_itself(local: bool) -> None:
-    """A local task is given its rows again and numbers them from 0; a task by name is asked by document."""
-    later = ("", "#### 0", " ", "#### 0", "no", "cut")
-    evaluator = FakeEvaluator(("#### 0", "", "  ", "[null]", *["no"] * 10, "cut"), later=later + ("#### 0",) * 20)
-    rows = [{"question": f"{index} + 0?", "answer": f"#### {index}"} for index in range(15)]
-    task = Task(file="sums.json", shots=1) if local else Task()
-    settings = AccuracySettings(tasks=(task,))
-    inputs = load(settings, lambda _: file_of({"fewshot": [SHOT], "test": rows})) if local else None
-    measurement, _ = run(evaluator, settings, inputs=inputs)
-    first, again = evaluator.specs
-    lost = (1, 2, 3, 14)
-    assert (again.questions, again.doc_ids) == (tuple(rows[one] for one in lost) if local else (), () if local else lost)
-    assert (again.label, again.limit) == (f"{first.label}-again", None)
-    statuses = {one.doc_id: one.status for one in measurement.responses}
-    assert {one: status for one, status in statuses.items() if status is not ItemStatus.OK} == {2: ItemStatus.EMPTY}
-    assert [one.doc_id for one in measurement.responses if one.asked == 2] == list(lost)
-    scores = {(row.doc_id, row.filter): row.score for row in measurement.rows}
-    assert len(measurement.rows) == 30
-    assert [scores[one, "strict-match"] for one in (1, 2, 3, 14)] == [1.0, 0.0, 1.0, 1.0]
-    assert "4 answers did not come whole and were asked again; 3 then came" in measurement.passes[0].warnings
+def finished(evaluator: FakeEvaluator, *steps: int, settings: AccuracySettings | None = None) -> AccuracyMeasurement:
+    """Return an arm whose rounds were measured with the evaluator's `responses` of each, then completed."""
+    settings = settings or AccuracySettings()
+    measurements = [run(evaluator, settings, step=step)[0] for step in steps]
+    arm = measurements[0]
+    for later in measurements[1:]:
+        arm = arm.joined(later)
+    probes = Probes(cast(Completions, None), cast(LoadGenerator, None), evaluator)
+    context = MeasureContext[AccuracyMeasurement]("baseline", steps[-1], engine_facts(), None, None, lambda _count: None)
+    return finish(probes, settings, context, arm)
+
+
+def test_what_did_not_come_whole_is_asked_once_more_in_one_pass_for_all_rounds() -> None:
+    """The other questions are answered from what came, so they are scored in the words in which they were asked."""
+    later = ("wrong", "#### 0", " ", "#### 0", "wrong") + ("#### 0",) * 9 + ("cut",)
+    evaluator = FakeEvaluator(("#### 0", "", "  ", "[null]", *["no"] * 10, "#### 0"), later=later)
+    settings = AccuracySettings()
+    first, _ = run(evaluator, settings)
+    evaluator.responses = ("", "#### 0", "", "#### 0", *["no"] * 10, "cut")
+    second, _ = run(evaluator, settings, step=1)
+    probes = Probes(cast(Completions, None), cast(LoadGenerator, None), evaluator)
+    context = MeasureContext[AccuracyMeasurement]("baseline", 1, engine_facts(), None, None, lambda _count: None)
+    arm = finish(probes, settings, context, first.joined(second))
+    assert evaluator.asked[2:] == [[0, 1, 2, 3, 14]]
+    assert [spec.label.removeprefix("0-gsm8k-") for spec in evaluator.specs] == ["round-0", "round-1", "round-1-again"]
+    lost = {(one.round, one.doc_id): one.status for one in arm.responses if one.status is not ItemStatus.OK}
+    assert lost == {(0, 2): ItemStatus.EMPTY, (1, 2): ItemStatus.EMPTY, (1, 14): ItemStatus.TRUNCATED}
+    twice = {(one.round, one.doc_id) for one in arm.responses if one.asked == 2}
+    assert twice == {(0, 1), (0, 2), (0, 3), (1, 0), (1, 2), (1, 14)}
+    scores = {(row.round, row.doc_id): row.score for row in arm.rows if row.filter == "strict-match"}
+    assert len(arm.rows) == 60
+    assert {key: scores[key] for key in ((0, 0), (0, 1), (0, 3), (0, 4), (1, 0), (1, 1), (1, 14))} == {
+        (0, 0): 1.0, (0, 1): 1.0, (0, 3): 1.0, (0, 4): 0.0, (1, 0): 0.0, (1, 1): 1.0, (1, 14): 0.0,
+    }  # fmt: skip
+    said = "6 answers to 5 questions did not come whole, and these questions were asked again; 3 of the answers then came"
+    assert [one.warnings[0] for one in arm.passes] == ["careful", "careful", said]
+
+
+def test_an_arm_whose_answers_all_came_is_not_asked_again() -> None:
+    evaluator = FakeEvaluator(("#### 0",) * 4)
+    assert len(finished(evaluator, 0, 1).passes) == 2
+    assert len(evaluator.specs) == 2
 
 
 def test_another_question_never_replaces_an_answer() -> None:
-    measurement, _ = run(FakeEvaluator(later=("#### 0",) * 4, hashes="other"), AccuracySettings())
+    measurement = finished(FakeEvaluator(later=("#### 0",) * 4, hashes="other"), 0)
     assert [one.status for one in measurement.responses].count(ItemStatus.OK) == 1
     assert {row.doc_hash for row in measurement.rows} == {"d0", "d1", "d2", "d3"}
 
 
 def test_asking_again_that_fails_leaves_the_first_answers() -> None:
-    measurement, _ = run(FakeEvaluator(), AccuracySettings())
+    measurement = finished(FakeEvaluator(), 0)
     assert len(measurement.responses) == 4
-    assert any("asking them again failed: lm-eval ended" in warning for warning in measurement.passes[0].warnings)
+    assert {one.asked for one in measurement.responses} == {1}
+    assert "asking again failed: lm-eval ended" in measurement.passes[-1].warnings[0]
 
 
 def test_many_cut_answers_are_a_limit_that_is_too_low_and_are_not_asked_again() -> None:
     evaluator = FakeEvaluator(("cut",) * 3 + ("#### 0",) * 7)
-    measurement, _ = run(evaluator, AccuracySettings())
+    measurement = finished(evaluator, 0)
     assert len(evaluator.specs) == 1
     assert [one.status for one in measurement.responses].count(ItemStatus.TRUNCATED) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "asked"),
+    [
+        (("wrong",) * 12 + ("#### 0",) * 52, [64]),
+        (("wrong",) * 11 + ("#### 0",) * 53, [64, 536]),
+        (("wrong",) * 13 + ("",) * 2 + ("#### 0",) * 49, [64]),
+    ],
+)
+def test_a_catastrophe_ends_after_the_first_64_questions_and_nobody_is_asked_twice(
+    first: tuple[str, ...], asked: list[int]
+) -> None:
+    baseline, _ = run(FakeEvaluator(("#### 0",) * 600), AccuracySettings())
+    evaluator = FakeEvaluator(first + ("#### 0",) * 536)
+    found, advanced = run(evaluator, AccuracySettings(), arm="candidate", baseline=baseline)
+    assert [len(one) for one in evaluator.asked] == asked
+    assert len(found.responses) == sum(advanced) == sum(asked)
+    assert evaluator.specs[0].limit == 64
+    stopped = stop(evidence(baseline, found), AccuracySettings())
+    assert (stopped is not None) == (len(asked) == 1)
+    assert not stopped or (stopped.severity, stopped.code) == (Severity.FAIL, "accuracy/drop")
+
+
+def test_a_candidate_that_gains_as_well_is_no_catastrophe() -> None:
+    baseline, _ = run(FakeEvaluator(("wrong",) + ("#### 0",) * 599), AccuracySettings())
+    evaluator = FakeEvaluator(("#### 0",) + ("wrong",) * 30 + ("#### 0",) * 569)
+    found, _ = run(evaluator, AccuracySettings(), arm="candidate", baseline=baseline)
+    assert [len(one) for one in evaluator.asked] == [64, 536]
+    assert len(found.responses) == 600
+
+
+@pytest.mark.parametrize(("questions", "step", "arm"), [(499, 0, "candidate"), (600, 1, "candidate"), (600, 0, "baseline")])
+def test_a_small_check_a_later_round_and_the_baseline_pay_for_no_look(questions: int, step: int, arm: str) -> None:
+    baseline, _ = run(FakeEvaluator(("#### 0",) * questions), AccuracySettings())
+    evaluator = FakeEvaluator(("#### 0", *["wrong"] * (questions - 1)))
+    run(evaluator, AccuracySettings(), step, arm=arm, baseline=None if arm == "baseline" else baseline)
+    assert [len(one) for one in evaluator.asked] == [questions]
+
+
+def test_of_several_tasks_a_catastrophe_ends_after_the_one_that_shows_it() -> None:
+    settings = AccuracySettings(tasks=(Task(name="one"), Task(name="two")))
+    baseline, _ = run(FakeEvaluator(("#### 0",) * 40), settings)
+    evaluator = FakeEvaluator(("wrong",) * 20 + ("#### 0",) * 20)
+    found, _ = run(evaluator, settings, arm="candidate", baseline=baseline)
+    assert [spec.task for spec in evaluator.specs] == ["one"]
+    assert {row.task for row in found.rows} == {"one"}
+    part = found.model_copy(update={"partial": Reason(code="stopped_early", message="it was decided")})
+    assert getattr(stop(evidence(baseline, part), settings), "severity", None) is Severity.FAIL
+    assert stop(evidence(baseline, found), settings) is None, "a whole arm without a task was asked differently"
 
 
 def test_the_direction_of_the_metric_is_kept() -> None:

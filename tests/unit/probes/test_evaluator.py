@@ -16,6 +16,7 @@ from servegate.domain.workload import EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
 from servegate.probes.evaluator import NULL_ANSWER, LmEval
 from servegate.probes.lm_eval_task import prompt_of, write_task
+from servegate.probes.relay import prompt_hash
 from servegate.subprocesses import Completed, run
 from tests.conftest import missing
 from tests.fakes.completions_server import MODEL, CompletionsServer, replies, says
@@ -91,14 +92,20 @@ def test_a_named_task(server: CompletionsServer, recorded: Path, tmp_path: Path)
     assert "HF_HUB_OFFLINE" not in tool.environment
 
 
-def test_some_documents_of_a_named_task_are_asked_in_ascending_order(
+def test_a_known_answer_that_comes_back_as_another_ends_the_pass(
     server: CompletionsServer, recorded: Path, tmp_path: Path
 ) -> None:
-    """lm-eval numbers the documents it finds by their place in the list that it is given (its issue 4084)."""
+    """The recorded rows are what lm-eval made of the answers; one of them is claimed to have been something else."""
     tool = Tool(recorded / "lm_eval")
-    lm_eval(server, tmp_path, tool).evaluate(NAMED.model_copy(update={"limit": None, "doc_ids": (3, 0, 2)}))
-    assert json.loads(tool.option("samples")) == {"arith": [0, 2, 3]}
-    assert not [word for word in tool.commands[0] if word.startswith("--limit")]
+    rows = lm_eval(server, tmp_path, tool).evaluate(NAMED).rows
+    known: dict[str, str | None] = {row.prompt_hash: row.response for row in rows}
+    assert lm_eval(server, tmp_path, tool).evaluate(NAMED, known).rows == rows
+    asked_at = json.loads(tool.option("model_args"))["base_url"]
+    assert asked_at.startswith("http://127.0.0.1:")
+    assert not asked_at.startswith(server.base_url)
+    for other in ("something else", None):
+        with pytest.raises(MeasurementError, match="the known answer to question 1 came back changed"):
+            lm_eval(server, tmp_path, tool).evaluate(NAMED, {**known, rows[1].prompt_hash: other})
 
 
 @pytest.mark.parametrize(("max_tokens", "cut"), [(62, ()), (61, (2,)), (59, (2, 3)), (32, (0, 1, 2, 3))])
@@ -236,6 +243,27 @@ def test_the_real_tool_asks_hostile_questions_unharmed_twice(server: Completions
         assert responses[2] == result.null_answer
         assert (result.version, result.lm_eval) == ("1.0", "0.4.13")
         assert any("null content" in warning for warning in result.warnings)
+
+
+@pytest.mark.service
+@pytest.mark.timeout(300)
+def test_the_real_tool_asks_the_engine_only_for_what_is_not_known(server: CompletionsServer, tmp_path: Path) -> None:
+    """Known answers, an empty one and a null among them, are scored like all others; an unknown one comes from the engine."""
+    executable = Path(sys.executable).with_name("lm_eval")
+    if not executable.is_file():
+        missing("lm_eval (the extra `eval`)")
+    server.text_faults = {f"Question: {HOSTILE[5]}\n": replies(text=" It is 3.\n#### 3.")}
+    prompts = [prompt_of(LOCAL, question) for question in HOSTILE]
+    texts: list[str | None] = [" 3.\n#### 3", "", None, "#### 3 \x00\u2028\U0001f600", " no"]
+    known = {prompt_hash(prompt): text for prompt, text in zip(prompts, texts, strict=False)}
+    result = LmEval(server.endpoint, str(executable), tmp_path, 100, run).evaluate(LOCAL, known)
+    assert [body["prompt"] for body in server.bodies] == [prompts[5]]
+    assert server.bodies[0]["temperature"] == 0
+    responses = {row.doc_id: row.response for row in result.rows}
+    assert responses == {**dict(enumerate(texts)), 2: result.null_answer, 5: " It is 3.\n#### 3."}
+    scores = {row.doc_id: row.score for row in result.rows if row.filter == "flexible-extract"}
+    assert scores == {0: 1.0, 1: 0.0, 2: 0.0, 3: 1.0, 4: 0.0, 5: 1.0}
+    assert {row.prompt_hash for row in result.rows} == set(map(prompt_hash, prompts))
 
 
 @pytest.mark.service

@@ -4,7 +4,7 @@ Accuracy alone hides what happened: 45 answers may turn wrong while 43 turn righ
 both arms in the same words, joined one by one, and counted in both directions; each arm is asked more than once, which
 shows how often answers change although nothing changed.
 
-Read in this order: `settings`, `record` (what is stored), `questions` (local files), `measuring` and `retrying` (ask),
+Read in this order: `settings`, `record` (what is stored), `questions` (local files), `measuring`, `looking`, `retrying` (ask),
 `noise` (asks for more rounds), `pairing` (joins), `kinds` and `readings` (what a pair means), `contrast` (counts),
 `estimates`, `comparing`, then the policy: `faults`, `claims`, `judging`; `presenting` and `tables` show it.
 """
@@ -16,7 +16,7 @@ from servegate.checks.accuracy.faults import CHECK_NAME
 from servegate.checks.accuracy.figures import figures
 from servegate.checks.accuracy.fitting import fit
 from servegate.checks.accuracy.judging import judge, stop
-from servegate.checks.accuracy.measuring import items, measure
+from servegate.checks.accuracy.measuring import finish, items, measure
 from servegate.checks.accuracy.noise import more
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.questions import load
@@ -40,5 +40,6 @@ CHECK = Check(
     load=load,
     items=items,
     stop=stop,
+    finish=finish,
     more=more,
 )

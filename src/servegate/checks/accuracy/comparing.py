@@ -10,7 +10,7 @@ from servegate.checks.accuracy.estimates import Readings, estimates, task_drops
 from servegate.checks.accuracy.kinds import BOTH_WRONG, FLIPS, cut_kind, is_extraction_suspect, kind_as_scored, kind_of
 from servegate.checks.accuracy.pairing import PairedRound, judgeable, pair_arms, pair_with_itself, rounds_of, total_unpaired
 from servegate.checks.accuracy.readings import Reading, drops
-from servegate.checks.accuracy.record import AccuracyMeasurement, TaskRecord
+from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import ArmEvidence, Evidence, measured, not_measured
 from servegate.domain.evidence import ItemStatus, NotMeasured
@@ -72,7 +72,7 @@ def _validity(
     whole, cut = ItemStatus.OK, ItemStatus.TRUNCATED
     statuses = [Counter(answer.status for answer in arm.responses) for arm in (baseline, candidate)]
     return Validity(
-        arms_differ_in=_differences(baseline.tasks, candidate.tasks),
+        arms_differ_in=_differences(baseline, candidate),
         judged_filter=dict(judged),
         distinct_questions=len(hashes),
         rounds=len(rounds),
@@ -94,10 +94,15 @@ def _validity(
     )  # fmt: skip
 
 
-def _differences(baseline: tuple[TaskRecord, ...], candidate: tuple[TaskRecord, ...]) -> tuple[str, ...]:
-    """Name what was asked differently: `gsm8k.shots: 5 and 8`."""
-    left, right = ({task.task: task for task in tasks} for tasks in (baseline, candidate))
-    found = [f"{name}: asked of one arm only" for name in sorted(left.keys() ^ right.keys())]
+def _differences(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement) -> tuple[str, ...]:
+    """Name what was asked differently: `gsm8k.shots: 5 and 8`.
+
+    An arm that was measured in part may not have come to a task: its questions are missing then, not asked differently.
+    """
+    left, right = ({task.task: task for task in arm.tasks} for arm in (baseline, candidate))
+    unreached = left.keys() - right.keys() if candidate.partial else set()
+    unreached |= right.keys() - left.keys() if baseline.partial else set()
+    found = [f"{name}: asked of one arm only" for name in sorted((left.keys() ^ right.keys()) - unreached)]
     for name in sorted(left.keys() & right.keys()):
         mine, theirs = left[name].to_json(), right[name].to_json()
         found += [f"{name}.{key}: {mine[key]} and {theirs[key]}" for key in sorted(mine) if mine[key] != theirs[key]]

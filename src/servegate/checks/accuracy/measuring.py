@@ -1,9 +1,12 @@
-"""Asks one arm every question once: one step is one round over all tasks; what did not come whole is asked once more."""
+"""Asks one arm every question once: one step is one round over all tasks; `finish` asks once more what did not come whole."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from servegate.checks.accuracy.looking import FIRST_QUESTIONS, first_part, is_catastrophe, is_worth_a_look
 from servegate.checks.accuracy.record import (
     AccuracyInputs,
     AccuracyMeasurement,
@@ -14,7 +17,7 @@ from servegate.checks.accuracy.record import (
     TaskInput,
     TaskRecord,
 )
-from servegate.checks.accuracy.retrying import Asked, ask_again, first_rows, status_of
+from servegate.checks.accuracy.retrying import ask_again, first_rows, known_answers, status_of
 from servegate.checks.accuracy.settings import PREFERRED_FILTER, AccuracySettings, Task
 from servegate.checks.contract import Inputs, MeasureContext
 from servegate.domain.arms import Role
@@ -26,6 +29,15 @@ FEW_ANSWERS = 20
 """A baseline that gets none of fewer right may only have been asked too few."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One pass over one task."""
+
+    task: Task
+    spec: EvaluationSpec
+    evaluation: Evaluation
+
+
 def items(settings: AccuracySettings, inputs: Inputs | None) -> int | None:
     """Return how many questions a round has, or None when a task of unknown length is asked in full."""
     counts = [_length(task, _rows_of(task, inputs)) for task in settings.tasks]
@@ -34,46 +46,64 @@ def items(settings: AccuracySettings, inputs: Inputs | None) -> int | None:
 
 
 def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[AccuracyMeasurement]) -> AccuracyMeasurement:
-    """Run one round.
+    """Run one round; of a candidate that is a catastrophe, only so much of it as shows that.
 
     Raises:
         MeasurementError: lm-eval fails, the context length is unknown, the baseline gets nothing right, or is missing.
     """
     if context.arm != Role.BASELINE and context.baseline is None:
         raise MeasurementError("accuracy: the baseline was not measured, so there is nothing to compare this arm with")
-    evaluated = []
+    asked: list[Asked] = []
     for position, task in enumerate(settings.tasks):
-        spec = _spec(position, task, settings, context)
-        evaluation = probes.evaluator.evaluate(spec)
-        context.advance(len({row.doc_id for row in evaluation.rows}))
-        evaluated.append((task, spec, ask_again(probes.evaluator, spec, evaluation)))
-    step = context.step
-    _refuse_nothing_right(evaluated, context)
+        spec, known = _spec(position, task, settings, context), {}
+        if is_worth_a_look(position, task, context):
+            look = Asked(task, spec, probes.evaluator.evaluate(first_part(spec)))
+            context.advance(FIRST_QUESTIONS)
+            if is_catastrophe(found := _found([look], context.step), settings, context):
+                return found
+            known = known_answers(look.evaluation)
+        asked.append(Asked(task, spec, probes.evaluator.evaluate(spec, known)))
+        context.advance(len(first_rows(asked[-1].evaluation)) - (FIRST_QUESTIONS if known else 0))
+        if position + 1 < len(settings.tasks) and is_catastrophe(found := _found(asked, context.step), settings, context):
+            return found
+    _refuse_nothing_right(asked, context)
+    return _found(asked, context.step)
+
+
+def finish(
+    probes: Probes,
+    settings: AccuracySettings,
+    context: MeasureContext[AccuracyMeasurement],
+    measured: AccuracyMeasurement,
+) -> AccuracyMeasurement:
+    """Return the arm once what did not come whole in any of its rounds was asked again; `context.step` is the last round."""
+    for position, task in enumerate(settings.tasks):
+        measured = ask_again(probes.evaluator, _spec(position, task, settings, context), measured, context.step)
+    return measured
+
+
+def _found(asked: Sequence[Asked], step: int) -> AccuracyMeasurement:
     return AccuracyMeasurement(
-        tasks=tuple(_record(task, spec, asked.evaluation) for task, spec, asked in evaluated),
-        responses=tuple(response for task, _, asked in evaluated for response in _responses(task, asked, step)),
-        rows=tuple(_row(task, row, step) for task, _, asked in evaluated for row in asked.evaluation.rows),
-        documents=tuple(
-            document for task, _, asked in evaluated for document in (_documents(task, asked.evaluation) if step == 0 else ())
-        ),
+        tasks=tuple(_record(one) for one in asked),
+        responses=tuple(response for one in asked for response in _responses(one, step)),
+        rows=tuple(_row(one.task, row, step) for one in asked for row in one.evaluation.rows),
+        documents=tuple(document for one in asked for document in (_documents(one) if step == 0 else ())),
         passes=tuple(
-            Pass(task=task.name, round=step, command=asked.evaluation.command, warnings=asked.evaluation.warnings)
-            for task, _, asked in evaluated
+            Pass(task=one.task.name, round=step, command=one.evaluation.command, warnings=one.evaluation.warnings)
+            for one in asked
         ),
     )
 
 
-def _refuse_nothing_right(
-    evaluated: list[tuple[Task, EvaluationSpec, Asked]], context: MeasureContext[AccuracyMeasurement]
-) -> None:
+def _refuse_nothing_right(asked: list[Asked], context: MeasureContext[AccuracyMeasurement]) -> None:
     """End the check before the candidate starts when the baseline gets nothing right: it has nothing to lose.
 
     A baseline that gets everything right can lose something, so it goes on; both arms at 100 % are judged later.
     """
     if context.arm != Role.BASELINE:
         return
-    rows = [row for task, _, asked in evaluated for row in asked.evaluation.rows
-            if row.filter == _judged_filter(task, asked.evaluation.filters)]  # fmt: skip
+    rows = [row for one in asked for row in one.evaluation.rows
+            if row.filter == _judged_filter(one.task, one.evaluation.filters)]  # fmt: skip
     if len(rows) >= FEW_ANSWERS and not any(row.score for row in rows):
         raise MeasurementError(
             f"accuracy: all {len(rows):,} answers of the baseline scored 0: check the task, the filter and the prompt, not the "
@@ -139,7 +169,8 @@ def _length(task: Task, rows: TaskInput | None) -> int | None:
     return None if task.questions == "all" else task.questions
 
 
-def _record(task: Task, spec: EvaluationSpec, evaluation: Evaluation) -> TaskRecord:
+def _record(asked: Asked) -> TaskRecord:
+    task, spec, evaluation = asked.task, asked.spec, asked.evaluation
     return TaskRecord(
         task=task.name,
         version=evaluation.version,
@@ -167,24 +198,23 @@ def _judged_filter(task: Task, filters: tuple[str, ...]) -> str:
     return wanted
 
 
-def _responses(task: Task, asked: Asked, step: int) -> tuple[Response, ...]:
+def _responses(asked: Asked, step: int) -> tuple[Response, ...]:
     return tuple(
         Response(
-            task=task.name,
+            task=asked.task.name,
             round=step,
             doc_id=doc_id,
             status=status_of(row, asked.evaluation),
             text=row.response,
-            asked=2 if doc_id in asked.again else 1,
         )
         for doc_id, row in first_rows(asked.evaluation).items()
     )
 
 
-def _documents(task: Task, evaluation: Evaluation) -> tuple[Document, ...]:
-    first = {row.doc_id: row for row in reversed(evaluation.rows)}
+def _documents(asked: Asked) -> tuple[Document, ...]:
+    first = {row.doc_id: row for row in reversed(asked.evaluation.rows)}
     return tuple(
-        Document(task=task.name, doc_id=doc_id, question=row.question, target=row.target)
+        Document(task=asked.task.name, doc_id=doc_id, question=row.question, target=row.target)
         for doc_id, row in sorted(first.items())
     )
 

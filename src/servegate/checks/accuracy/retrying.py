@@ -1,15 +1,18 @@
 """What became of an answer, and a second chance for those that did not come whole.
 
 An empty answer, a null or one that was cut at the limit says little about a model when it came once: a server under load
-produces them by itself. Such questions are asked once more, by themselves; both arms get the same chance in every round.
-What still does not come is judged twice (see `readings`). Only an answer that is the same question by its hashes
-replaces another.
+produces them by itself. After an arm's last round such questions are asked once more, in one pass a task for all rounds: a pass
+costs seconds before its first question. Every other prompt is answered from what came, so each question keeps its words
+(lm-eval draws worked examples in the order of the questions) and lm-eval scores all as it did. The one second answer
+serves every round that lacks it; both arms get the same chance. What still does not come is judged twice (see `readings`).
+Only an answer that is the same question by its hashes replaces another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
+from servegate.checks.accuracy.record import AccuracyMeasurement, Pass, Response, Row
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import EvaluatedRow, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError
@@ -17,14 +20,6 @@ from servegate.ports import Evaluator
 
 MOST_CUT_SHARE = 0.1
 """Above this share of cut answers the limit is too low or the model rambles: asking again costs a pass and finds nothing."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A pass with the second answers in place; `again` names the documents that were asked twice."""
-
-    evaluation: Evaluation
-    again: frozenset[int] = frozenset()
 
 
 def first_rows(evaluation: Evaluation) -> dict[int, EvaluatedRow]:
@@ -44,56 +39,83 @@ def status_of(row: EvaluatedRow, evaluation: Evaluation) -> ItemStatus:
     return ItemStatus.TRUNCATED if row.doc_id in evaluation.cut else ItemStatus.OK
 
 
-def ask_again(evaluator: Evaluator, spec: EvaluationSpec, evaluation: Evaluation) -> Asked:
-    """Ask once more what did not come whole. A second pass that fails changes nothing; the first one stands."""
-    statuses = {doc_id: status_of(row, evaluation) for doc_id, row in first_rows(evaluation).items()}
-    cut = [doc_id for doc_id, status in statuses.items() if status is ItemStatus.TRUNCATED]
-    lost = [doc_id for doc_id, status in statuses.items() if status not in (ItemStatus.OK, ItemStatus.TRUNCATED)]
-    if len(cut) <= MOST_CUT_SHARE * len(statuses):
-        lost = sorted([*lost, *cut])
+def known_answers(evaluation: Evaluation) -> dict[str, str | None]:
+    """Return every answer of a pass by the hash of its prompt, as it came; None where it was null."""
+    return {
+        row.prompt_hash: None if status_of(row, evaluation) is ItemStatus.FAILED else row.response
+        for row in evaluation.rows
+    }  # fmt: skip
+
+
+def ask_again(evaluator: Evaluator, spec: EvaluationSpec, arm: AccuracyMeasurement, step: int) -> AccuracyMeasurement:
+    """Return an arm whose answers to one task were asked once more where they did not come whole; `step` is its last round.
+
+    A pass that fails changes nothing; the first answers stand.
+    """
+    task = spec.task
+    responses = [one for one in arm.responses if one.task == task]
+    lost = _lost(responses)
     if not lost:
-        return Asked(evaluation)
+        return arm
+    answers = sum(one.doc_id in lost and one.status is not ItemStatus.OK for one in responses)
+    said = f"{answers} answers to {len(lost)} questions did not come whole"
     try:
-        second = evaluator.evaluate(_only(spec, lost))
+        second = evaluator.evaluate(spec.model_copy(update={"label": f"{spec.label}-again"}), _whole(arm, task, lost))
     except MeasurementError as error:
-        said = f"{len(lost)} answers did not come whole, and asking them again failed: {error.what}"
-        return Asked(_warned(evaluation, said))
-    merged, replaced = _merged(evaluation, second, dict(enumerate(lost)) if spec.questions else {one: one for one in lost})
-    said = f"{len(lost)} answers did not come whole and were asked again; {replaced} then came"
-    return Asked(_warned(merged, said), frozenset(lost))
+        note = Pass(task=task, round=step, warnings=(f"{said}, and asking again failed: {error.what}",))
+        return arm.model_copy(update={"passes": (*arm.passes, note)})
+    merged, replaced = _merged(arm, task, lost, second)
+    said = f"{said}, and these questions were asked again; {replaced} of the answers then came"
+    note = Pass(task=task, round=step, command=second.command, warnings=(said, *second.warnings))
+    return merged.model_copy(update={"passes": (*arm.passes, note)})
 
 
-def _only(spec: EvaluationSpec, doc_ids: list[int]) -> EvaluationSpec:
-    """The same pass over some of its documents; a local task is given their rows, which are numbered from 0 again."""
-    label = f"{spec.label}-again"
-    if spec.questions:
-        return spec.model_copy(update={"label": label, "questions": tuple(spec.questions[one] for one in doc_ids)})
-    return spec.model_copy(update={"label": label, "limit": None, "doc_ids": tuple(doc_ids)})
+def _lost(responses: list[Response]) -> frozenset[int]:
+    """Return the documents to ask again. Where many answers were cut, the cut ones are none."""
+    cut = [one for one in responses if one.status is ItemStatus.TRUNCATED]
+    worth = len(cut) <= MOST_CUT_SHARE * len(responses)
+    fine = (ItemStatus.OK,) if worth else (ItemStatus.OK, ItemStatus.TRUNCATED)
+    return frozenset(one.doc_id for one in responses if one.status not in fine)
 
 
-def _merged(first: Evaluation, second: Evaluation, doc_ids: dict[int, int]) -> tuple[Evaluation, int]:
-    """Put the second answers that came whole in place of the first; `doc_ids` maps the second's ids to the first's."""
-    came: dict[tuple[int, str], EvaluatedRow] = {}
-    for row in second.rows:
-        if row.doc_id in doc_ids and status_of(row, second) is ItemStatus.OK:
-            came[doc_ids[row.doc_id], row.filter] = row.model_copy(update={"doc_id": doc_ids[row.doc_id]})
-    whole = {
-        doc_id
-        for doc_id in {one for one, _ in came}
-        if all(
-            (again := came.get((row.doc_id, row.filter))) is not None and _same(row, again)
-            for row in first.rows
-            if row.doc_id == doc_id
-        )
-    }
-    rows = tuple(came[row.doc_id, row.filter] if row.doc_id in whole else row for row in first.rows)
-    cut = tuple(doc_id for doc_id in first.cut if doc_id not in whole)
-    return first.model_copy(update={"rows": rows, "cut": cut}), len(whole)
+def _whole(arm: AccuracyMeasurement, task: str, lost: frozenset[int]) -> Mapping[str, str | None]:
+    """Return an answer to each prompt that is not to be asked again."""
+    texts = {one.doc_id: one.text for one in arm.responses if one.task == task and one.doc_id not in lost}
+    asked = {row.prompt_hash for row in arm.rows if row.task == task and row.doc_id in lost}
+    return {row.prompt_hash: texts[row.doc_id] for row in arm.rows
+            if row.task == task and row.doc_id in texts and row.prompt_hash not in asked}  # fmt: skip
 
 
-def _same(left: EvaluatedRow, right: EvaluatedRow) -> bool:
-    return (left.doc_hash, left.target_hash, left.prompt_hash) == (right.doc_hash, right.target_hash, right.prompt_hash)
+def _merged(arm: AccuracyMeasurement, task: str, lost: frozenset[int], second: Evaluation) -> tuple[AccuracyMeasurement, int]:
+    """Put the second answers that came whole in place of those that did not, and count these."""
+    came = {(row.doc_id, row.filter): row for row in second.rows if status_of(row, second) is ItemStatus.OK}
+    own: dict[tuple[int, int], list[Row]] = {}
+    for row in arm.rows:
+        if row.task == task and row.doc_id in lost:
+            own.setdefault((row.round, row.doc_id), []).append(row)
+    replaced = {
+        (one.round, one.doc_id): came[one.doc_id, own[one.round, one.doc_id][0].filter].response
+        for one in arm.responses
+        if one.task == task and one.doc_id in lost and one.status is not ItemStatus.OK
+        and all((again := came.get((row.doc_id, row.filter))) is not None and _same(row, again)
+                for row in own[one.round, one.doc_id])
+    }  # fmt: skip
+
+    def row_of(row: Row) -> Row:
+        if row.task != task or (row.round, row.doc_id) not in replaced:
+            return row
+        again = came[row.doc_id, row.filter]
+        return row.model_copy(update={"extracted": again.extracted, "score": again.score})
+
+    def response_of(one: Response) -> Response:
+        if one.task != task or one.doc_id not in lost or one.status is ItemStatus.OK:
+            return one
+        text = replaced.get((one.round, one.doc_id))
+        return one.model_copy(update={"asked": 2} if text is None else {"asked": 2, "text": text, "status": ItemStatus.OK})
+
+    rows, responses = tuple(map(row_of, arm.rows)), tuple(map(response_of, arm.responses))
+    return arm.model_copy(update={"rows": rows, "responses": responses}), len(replaced)
 
 
-def _warned(evaluation: Evaluation, said: str) -> Evaluation:
-    return evaluation.model_copy(update={"warnings": (*evaluation.warnings, said)})
+def _same(left: Row, right: EvaluatedRow) -> bool:
+    return left.hashes == (right.doc_hash, right.target_hash, right.prompt_hash)
