@@ -14,7 +14,7 @@ import pytest
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.contrast import Contrast
 from servegate.checks.accuracy.judging import judge
-from servegate.checks.accuracy.measuring import measure
+from servegate.checks.accuracy.measuring import finish, measure
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement, TaskInput
 from servegate.checks.accuracy.settings import AccuracySettings, Task
 from servegate.checks.contract import MeasureContext
@@ -57,7 +57,8 @@ def measured(
     inputs = AccuracyInputs(tasks=(TaskInput(task="kinds", fewshot=(), questions=rows),))
     tool = LmEval(server.endpoint, str(executable), directory / arm, 200, run)
     context = MeasureContext[AccuracyMeasurement](arm, 0, engine_facts(arm), inputs, baseline, lambda _count: None)
-    return measure(Probes(cast(Completions, None), cast(LoadGenerator, None), tool), SETTINGS, context)
+    probes = Probes(cast(Completions, None), cast(LoadGenerator, None), tool)
+    return finish(probes, SETTINGS, context, measure(probes, SETTINGS, context))
 
 
 @pytest.mark.service

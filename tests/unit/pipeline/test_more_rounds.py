@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import cast
@@ -72,7 +72,7 @@ class World:
     def probes(self, *_all: object) -> Probes:
         return Probes(cast(Completions, None), cast(LoadGenerator, None), self)
 
-    def evaluate(self, spec: EvaluationSpec) -> Evaluation:
+    def evaluate(self, spec: EvaluationSpec, known: Mapping[str, str | None] | None = None) -> Evaluation:  # noqa: ARG002
         number = int(spec.label.rsplit("-", 1)[-1])
         self.labels.append(f"{self.arm} {number}")
         right = flipped(pattern(40), (number % 2) * self.flips[self.arm], 0)

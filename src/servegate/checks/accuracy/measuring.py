@@ -54,20 +54,23 @@ def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[
     if context.arm != Role.BASELINE and context.baseline is None:
         raise MeasurementError("accuracy: the baseline was not measured, so there is nothing to compare this arm with")
     asked: list[Asked] = []
+    looks: list[Asked] = []
     for position, task in enumerate(settings.tasks):
         spec, known = _spec(position, task, settings, context), {}
         if is_worth_a_look(position, task, context):
-            look = Asked(task, spec, probes.evaluator.evaluate(first_part(spec)))
+            looks.append(Asked(task, spec, probes.evaluator.evaluate(first_part(spec))))
             context.advance(FIRST_QUESTIONS)
-            if is_catastrophe(found := _found([look], context.step), settings, context):
+            if is_catastrophe(found := _found(looks, context.step), settings, context):
                 return found
-            known = known_answers(look.evaluation)
+            known = known_answers(looks[0].evaluation)
         asked.append(Asked(task, spec, probes.evaluator.evaluate(spec, known)))
         context.advance(len(first_rows(asked[-1].evaluation)) - (FIRST_QUESTIONS if known else 0))
-        if position + 1 < len(settings.tasks) and is_catastrophe(found := _found(asked, context.step), settings, context):
+        if position + 1 < len(settings.tasks) and is_catastrophe(
+            found := _found(asked, context.step, looks), settings, context
+        ):
             return found
     _refuse_nothing_right(asked, context)
-    return _found(asked, context.step)
+    return _found(asked, context.step, looks)
 
 
 def finish(
@@ -82,7 +85,8 @@ def finish(
     return measured
 
 
-def _found(asked: Sequence[Asked], step: int) -> AccuracyMeasurement:
+def _found(asked: Sequence[Asked], step: int, looks: Sequence[Asked] = ()) -> AccuracyMeasurement:
+    """Return what was found; of `looks`, whose answers the later passes hold as well, that they were taken."""
     return AccuracyMeasurement(
         tasks=tuple(_record(one) for one in asked),
         responses=tuple(response for one in asked for response in _responses(one, step)),
@@ -90,7 +94,7 @@ def _found(asked: Sequence[Asked], step: int) -> AccuracyMeasurement:
         documents=tuple(document for one in asked for document in (_documents(one) if step == 0 else ())),
         passes=tuple(
             Pass(task=one.task.name, round=step, command=one.evaluation.command, warnings=one.evaluation.warnings)
-            for one in asked
+            for one in (*looks, *asked)
         ),
     )
 
