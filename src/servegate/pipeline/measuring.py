@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 
 from servegate.artifacts import RunDirectory, boot_id
 from servegate.config import Resolved, checks_of
-from servegate.domain.arms import Arm
-from servegate.domain.evidence import EngineFacts, EngineStatus, Reason
+from servegate.domain.arms import Arm, Role
+from servegate.domain.evidence import EngineFacts, EngineStatus, NotMeasured, Reason
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
@@ -28,7 +28,12 @@ from servegate.ports import Engine, Probes, Progress, Session
 
 MakeProbes = Callable[[Session, Arm, str], Probes]
 """Makes the probes of one check on one session: (session, arm, check)."""
+NOTHING = "no check that measures got anything from the baseline, so there is nothing to compare this arm with"
 Collect = Callable[[Arm, EngineFacts], Manifest]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _revisions(origin: Origin | None) -> dict[str, Json]:
@@ -91,9 +96,11 @@ class Measuring:
             for name in sorted(arms, key=lambda item: self.plan.arms[item].session):
                 measured = ArmRun(self, self.plan.arms[name])
                 if failed is not None:
-                    measured.give_up(failed)
+                    self.skip(measured, failed)
                 elif not measured.execute():
                     failed = Reason(code="engine_failed", message=f"not started, since the {name} engine failed")
+                elif self.checks and not measured.done and measured.arm.role is Role.BASELINE:
+                    failed = Reason(code="nothing_to_compare", message=f"not started, since {NOTHING}")
             status = "complete"
         except (KeyboardInterrupt, Cancelled):
             status = "cancelled"
@@ -103,13 +110,28 @@ class Measuring:
             self.run.write_checksums()
 
     def _failed_before(self, arms: tuple[str, ...]) -> Reason | None:
-        """Return why no arm needs a start: one that comes earlier was measured by another process, and its engine failed."""
+        """Return why no arm needs a start: of one that another process measured before, the engine failed, or nothing came."""
         first = min(self.plan.arms[name].session for name in arms)
         for name, arm in self.plan.arms.items():
             facts = self.run.read_engine(name) if arm.session < first else None
             if facts is not None and facts.status is EngineStatus.FAILED:
                 return Reason(code="engine_failed", message=f"not started, since the {name} engine failed")
+            if facts is not None and arm.role is Role.BASELINE and self.checks and not self._measured(name):
+                return Reason(code="nothing_to_compare", message=f"not started, since {NOTHING}")
         return None
+
+    def _measured(self, arm: str) -> bool:
+        """Whether an arm that was measured before holds anything, of any check."""
+        kinds = {name: check.measurement for name, check in self.checks.items() if check.measurement is not None}
+        found = (self.run.read_measurement(arm, name, kind) for name, kind in kinds.items())
+        return not all(isinstance(one, NotMeasured) for one in found)
+
+    def skip(self, measured: ArmRun, reason: Reason) -> None:
+        """Record an arm that is not started: what it would be compared with is not there, and a start costs minutes."""
+        self.progress.say(f"{measured.arm.name}: {reason.message}")
+        names = {"stage": "start", "arm": measured.arm.name, "check": None, "step": None}
+        self.stages.append({**names, "started_at": _now(), "seconds": 0.0, "outcome": "not started"})
+        measured.give_up(reason)
 
     def blocks(self) -> tuple[Step, ...]:
         """Return the steps that alternate between the arms, in the plan's order."""
@@ -125,7 +147,7 @@ class Measuring:
     @contextmanager
     def stage(self, stage: str, arm: str, check: str | None = None, step: int | None = None) -> Iterator[None]:
         """Time one stage on the monotonic clock and enter it into run.json, whatever happens inside."""
-        started, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+        started, started_at = time.monotonic(), _now()
         outcome = "broken off"
         try:
             yield

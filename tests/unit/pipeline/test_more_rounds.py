@@ -72,7 +72,7 @@ class World:
     def probes(self, *_all: object) -> Probes:
         return Probes(cast(Completions, None), cast(LoadGenerator, None), self)
 
-    def evaluate(self, spec: EvaluationSpec, known: Mapping[str, str | None] | None = None) -> Evaluation:  # noqa: ARG002
+    def evaluate(self, spec: EvaluationSpec, known: Mapping[str, str | None] | None = None) -> Evaluation:
         number = int(spec.label.rsplit("-", 1)[-1])
         self.labels.append(f"{self.arm} {number}")
         right = flipped(pattern(40), (number % 2) * self.flips[self.arm], 0)
@@ -90,7 +90,9 @@ class World:
         )  # fmt: skip
 
 
-def measured(tmp_path: Path, flips: dict[str, int], arms: tuple[tuple[str, ...], ...]) -> tuple[World, RunDirectory]:
+def measured(
+    tmp_path: Path, flips: dict[str, int], arms: tuple[tuple[str, ...], ...], world: World | None = None
+) -> tuple[World, RunDirectory]:
     (tmp_path / "old.yaml").write_text("model: m\n")
     (tmp_path / "new.yaml").write_text("model: m\nquantization: fp8\n")
     (tmp_path / "servegate.yaml").write_text(GATE)
@@ -98,7 +100,7 @@ def measured(tmp_path: Path, flips: dict[str, int], arms: tuple[tuple[str, ...],
     assert [(step.arm, step.step) for step in resolved.plan.schedule] == [
         ("baseline", 0), ("baseline", 1), ("candidate", 0), ("candidate", 1),
     ]  # fmt: skip
-    run, world = RunDirectory.create(tmp_path / "run"), World(flips)
+    run, world = RunDirectory.create(tmp_path / "run"), world or World(flips)
     for names in arms:
         Measuring(resolved, run, world, world.probes, lambda *_all: manifest(), world).measure(names)
     return world, run
