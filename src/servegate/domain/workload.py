@@ -221,3 +221,5 @@ class Evaluation(Record):
     """What lm-eval says of the metric; None where it says nothing."""
     cut: tuple[int, ...] = ()
     """Documents whose answer is as long as an answer may be: it was cut at the limit."""
+    first_token_ids: tuple[int, ...] | None = None
+    """The first tokens that the engine makes of the first question's prompt, a beginning-of-text token included."""

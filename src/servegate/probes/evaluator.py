@@ -27,7 +27,7 @@ from servegate.domain.records import Json
 from servegate.domain.workload import Endpoint, Evaluation, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
 from servegate.probes.bench_result import PINNED_SAMPLING
-from servegate.probes.lm_eval_lengths import cut_documents, refuse_long
+from servegate.probes.lm_eval_lengths import cut_documents, first_token_ids, refuse_long
 from servegate.probes.lm_eval_samples import (
     Sample,
     check_complete,
@@ -119,6 +119,12 @@ class LmEval:
             update={
                 "warnings": (*evaluation.warnings, *_warnings(done.stderr + done.stdout)),
                 "cut": cut_documents(self._endpoint, self._request_timeout_s, spec, answers),
+                "first_token_ids": first_token_ids(
+                    self._endpoint,
+                    self._request_timeout_s,
+                    min(samples, key=lambda sample: sample.row.doc_id).prompt,
+                    special=spec.add_bos,
+                ),
             }
         )
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from servegate.domain.records import Json
 from servegate.domain.workload import Endpoint, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
 from servegate.http import Call, HttpClient, HttpError
-from servegate.probes.reply_parts import document_of
+from servegate.probes.reply_parts import UnusableReplyError, document_of, ids_of
 
 COUNT_CONCURRENCY = 16
+FIRST_TOKENS, FIRST_CHARACTERS = 4, 1000
 SLACK_TOKENS = 1
 """A text may have a token less than were generated for it: its last one may be half of a character."""
 
@@ -48,6 +50,17 @@ def cut_documents(endpoint: Endpoint, timeout_s: float, spec: EvaluationSpec, an
     doubtful = {doc_id: text for doc_id, text in answers.items() if len(text.encode("utf-8", "replace")) >= limit}
     counts = token_counts(endpoint, timeout_s, spec.task, list(doubtful.values()), special=False)
     return tuple(sorted(doc_id for doc_id, count in zip(doubtful, counts, strict=True) if count >= limit))
+
+
+def first_token_ids(endpoint: Endpoint, timeout_s: float, text: str, *, special: bool) -> tuple[int, ...] | None:
+    """Return the ids of a text's first tokens, the beginning-of-text token included where there is one; None: not told."""
+    body: Json = {"model": endpoint.model, "prompt": text[:FIRST_CHARACTERS], "add_special_tokens": special}
+    try:
+        with HttpClient(endpoint.base_url, total_s=timeout_s) as client:
+            document, _ = document_of(client.post("/tokenize", body))
+        return ids_of(document.get("tokens") if isinstance(document, dict) else None, "tokens")[:FIRST_TOKENS]
+    except (HttpError, UnusableReplyError):
+        return None
 
 
 def token_counts(endpoint: Endpoint, timeout_s: float, task: str, texts: list[str], *, special: bool) -> list[int]:

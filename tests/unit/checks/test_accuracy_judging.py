@@ -12,7 +12,7 @@ from servegate.checks.accuracy.old_rule import within_old_rule
 from servegate.checks.accuracy.pairing import pair_arms, rounds_of
 from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.readings import Reading, drops
-from servegate.checks.accuracy.record import AccuracyMeasurement
+from servegate.checks.accuracy.record import AccuracyMeasurement, Pass
 from servegate.checks.accuracy.settings import AccuracySettings, Limits
 from servegate.domain.blocks import Facts, Fold, Pair, Section, Table
 from servegate.domain.evidence import EngineFacts, ItemStatus
@@ -149,6 +149,22 @@ def test_arms_asked_differently_are_not_comparable(change: dict[str, object]) ->
     assert codes(findings) == ["asked-differently"]
     assert findings[0].severity is Severity.NOT_COMPARABLE
     assert next(iter(change)) in findings[0].message
+
+
+def test_f11_prompts_that_begin_with_other_tokens_withhold_pass() -> None:
+    """One engine adds a beginning-of-text token, the other does not: nothing of how lm-eval asked shows it."""
+    whole = two_rounds(pattern(600))
+
+    def begun(*ids: int | None) -> AccuracyMeasurement:
+        known = None if None in ids else ids
+        return whole.model_copy(update={"passes": (Pass(task="gsm8k", round=0, first_token_ids=known),)})
+
+    findings = judged(begun(1, 22, 5), begun(22, 5, 7))
+    assert codes(findings) == ["other-first-tokens"]
+    assert findings[0].severity is Severity.REVIEW
+    assert "gsm8k: 1 22 5 and 22 5 7" in findings[0].message
+    for same in (begun(1, 22, 5), begun(None), whole):
+        assert codes(judged(begun(1, 22, 5), same)) == []
 
 
 def test_missing_and_other_questions_withhold_pass() -> None:

@@ -90,6 +90,7 @@ def test_a_named_task(server: CompletionsServer, recorded: Path, tmp_path: Path)
     assert (generation["do_sample"], generation["add_special_tokens"], generation["max_gen_toks"]) == (False, False, 32)
     assert tool.environment["LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER"] == NULL_ANSWER
     assert "HF_HUB_OFFLINE" not in tool.environment
+    assert result.first_token_ids == tuple(b"Ques"), "the server's tokens are bytes"
 
 
 def test_a_known_answer_that_comes_back_as_another_ends_the_pass(

@@ -73,6 +73,7 @@ def _validity(
     statuses = [Counter(answer.status for answer in arm.responses) for arm in (baseline, candidate)]
     return Validity(
         arms_differ_in=_differences(baseline, candidate),
+        first_tokens_differ=_first_tokens(baseline, candidate),
         judged_filter=dict(judged),
         distinct_questions=len(hashes),
         rounds=len(rounds),
@@ -107,6 +108,23 @@ def _differences(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement) 
         mine, theirs = left[name].to_json(), right[name].to_json()
         found += [f"{name}.{key}: {mine[key]} and {theirs[key]}" for key in sorted(mine) if mine[key] != theirs[key]]
     return tuple(found)
+
+
+def _first_tokens(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement) -> tuple[str, ...]:
+    """Name the tasks whose first prompt the engines begin with other tokens."""
+    found = []
+    for task in sorted({one.task for one in baseline.passes}):
+        left, right = (
+            {one.first_token_ids for one in arm.passes if one.task == task and one.first_token_ids is not None}
+            for arm in (baseline, candidate)
+        )
+        if left and right and left != right:
+            found.append(f"{task}: {_ids(left)} and {_ids(right)}")
+    return tuple(found)
+
+
+def _ids(begins: set[tuple[int, ...]]) -> str:
+    return " or ".join(" ".join(map(str, ids)) for ids in sorted(begins))
 
 
 def _serving_differs(baseline: ArmEvidence[AccuracyMeasurement], candidate: ArmEvidence[AccuracyMeasurement]) -> bool | None:

@@ -116,6 +116,8 @@ class Validity(Record):
     """Tasks whose metric lm-eval calls better when it is lower."""
     scores_outside: int = 0
     """Scores that are no share from 0 to 1."""
+    first_tokens_differ: tuple[str, ...] = ()
+    """Tasks whose first prompt begins with other tokens in the other arm: `gsm8k: 1 22 and 22 5`."""
 
 
 class Contrast(Record):

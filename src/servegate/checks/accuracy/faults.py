@@ -90,6 +90,11 @@ def gaps(comparison: Comparison, validity: Validity, limits: Limits) -> tuple[Fi
                 limit=limits.no_answer_share if broken else None,
             )
         )  # fmt: skip
+    if validity.first_tokens_differ:
+        found.append(made("other-first-tokens", Severity.REVIEW,
+                          f"the engines begin the same prompt with other tokens ({'; '.join(validity.first_tokens_differ)}): a "
+                          "token for the beginning of the text is added in one arm only, or the tokenizers differ; a drop may "
+                          "come from that"))  # fmt: skip
     if comparison.n == 0:
         found.append(made("no-pairs", Severity.REVIEW, "no question was answered by both arms, so nothing was compared"))
     return tuple(found)

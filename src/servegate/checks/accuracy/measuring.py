@@ -93,7 +93,13 @@ def _found(asked: Sequence[Asked], step: int, looks: Sequence[Asked] = ()) -> Ac
         rows=tuple(_row(one.task, row, step) for one in asked for row in one.evaluation.rows),
         documents=tuple(document for one in asked for document in (_documents(one) if step == 0 else ())),
         passes=tuple(
-            Pass(task=one.task.name, round=step, command=one.evaluation.command, warnings=one.evaluation.warnings)
+            Pass(
+                task=one.task.name,
+                round=step,
+                command=one.evaluation.command,
+                warnings=one.evaluation.warnings,
+                first_token_ids=one.evaluation.first_token_ids,
+            )
             for one in (*looks, *asked)
         ),
     )

@@ -94,6 +94,8 @@ class Pass(Record):
     round: int
     command: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    first_token_ids: tuple[int, ...] | None = None
+    """The first tokens that the engine makes of the first prompt: a beginning-of-text token, or none. None: unknown."""
 
 
 class AccuracyMeasurement(Measurement):
