@@ -46,7 +46,7 @@ def stop(evidence: Evidence[AccuracyMeasurement], settings: AccuracySettings) ->
     """Return the failure when it is a catastrophe: `CATASTROPHE` questions or more got worse, none better, and FAIL holds.
 
     Under "no difference" that many one-sided flips come once in 2**12 looks (exact sign test), so looking after every
-    round costs nothing that matters; a PASS is never declared early.
+    round, and after the candidate's first questions (`looking`), costs nothing that matters; a PASS is never declared early.
     """
     comparison = compare(evidence, settings)
     if isinstance(comparison, NotMeasured):
