@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp import web
 
 from servegate.errors import MeasurementError
+from servegate.http import KEEP_ALIVE_S
 
 MAX_REQUEST_BYTES = 64 << 20
 
@@ -78,7 +79,11 @@ class _Door:
         timeout = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
             async with aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=timeout, trust_env=False, auto_decompress=False
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+                timeout=timeout,
+                headers={"Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
             ) as self._session:
                 await runner.setup()
                 await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
