@@ -86,6 +86,7 @@ def test_a_good_candidate_costs_one_start_for_the_look_and_one_for_what_did_not_
         assert found["status"] == "complete"
         assert [one["doc_id"] for one in found["data"]["responses"] if one["asked"] == 2] == list(CUT)
         assert found["data"]["passes"][-1]["warnings"][0] == said
+        assert len(found["data"]["passes"][0]["first_token_ids"]) == 4
     stages = [(one["stage"], one["arm"]) for one in run_json(here, "run.json")["data"]["stages"] if one["check"]]
     assert stages == [
         (stage, arm) for arm in ("baseline", "candidate") for stage in ("measure", "finish")

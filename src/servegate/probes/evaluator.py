@@ -130,8 +130,9 @@ class LmEval:
 
     def _door(self, known: Mapping[str, str | None]) -> AbstractContextManager[str]:
         """Give the address to ask at: the engine's own, or one that answers what is known."""
-        url = self._endpoint.base_url.rstrip("/")
-        return relay(url, known, timeout_s=self._request_timeout_s) if known else nullcontext(url)
+        if known:
+            return relay(self._endpoint, known, timeout_s=self._request_timeout_s)
+        return nullcontext(self._endpoint.base_url.rstrip("/"))
 
     def _argv(self, spec: EvaluationSpec, directory: Path, base_url: str) -> tuple[str, ...]:
         model_args: dict[str, Json] = {

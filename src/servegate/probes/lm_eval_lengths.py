@@ -56,7 +56,7 @@ def first_token_ids(endpoint: Endpoint, timeout_s: float, text: str, *, special:
     """Return the ids of a text's first tokens, the beginning-of-text token included where there is one; None: not told."""
     body: Json = {"model": endpoint.model, "prompt": text[:FIRST_CHARACTERS], "add_special_tokens": special}
     try:
-        with HttpClient(endpoint.base_url, total_s=timeout_s) as client:
+        with HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=timeout_s) as client:
             document, _ = document_of(client.post("/tokenize", body))
         return ids_of(document.get("tokens") if isinstance(document, dict) else None, "tokens")[:FIRST_TOKENS]
     except (HttpError, UnusableReplyError):

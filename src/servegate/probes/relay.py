@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import hmac
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Mapping
 import aiohttp
 from aiohttp import web
 
+from servegate.domain.workload import Endpoint
 from servegate.errors import MeasurementError
 from servegate.http import KEEP_ALIVE_S
 
@@ -27,13 +29,13 @@ MAX_REQUEST_BYTES = 64 << 20
 
 
 @contextlib.contextmanager
-def relay(base_url: str, known: Mapping[str, str | None], *, timeout_s: float) -> Iterator[str]:
+def relay(endpoint: Endpoint, known: Mapping[str, str | None], *, timeout_s: float) -> Iterator[str]:
     """Serve the door on a loopback port while the context is open; gives its base URL.
 
     `known` maps the SHA-256 of a prompt (UTF-8, hex) to its answer, None for a null; `timeout_s` limits one request to the
-    engine at `base_url`.
+    engine. The door asks for the engine's own key: other users of the machine reach neither through it.
     """
-    door = _Door(base_url.rstrip("/"), known, timeout_s)
+    door = _Door(endpoint, known, timeout_s)
     thread = threading.Thread(target=door.run, name="servegate-relay", daemon=True)
     thread.start()
     door.ready.wait()
@@ -49,8 +51,9 @@ def relay(base_url: str, known: Mapping[str, str | None], *, timeout_s: float) -
 class _Door:
     """One server and one client, both in the loop of one thread."""
 
-    def __init__(self, target: str, known: Mapping[str, str | None], timeout_s: float) -> None:
-        self._target, self._known, self._timeout_s = target, known, timeout_s
+    def __init__(self, endpoint: Endpoint, known: Mapping[str, str | None], timeout_s: float) -> None:
+        self._target, self._known, self._timeout_s = endpoint.base_url.rstrip("/"), known, timeout_s
+        self._key = f"Bearer {endpoint.api_key}" if endpoint.api_key else ""
         self._loop, self._over = asyncio.new_event_loop(), asyncio.Event()
         self.ready = threading.Event()
         """Set once `port` is known, or `problem`."""
@@ -94,12 +97,15 @@ class _Door:
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        if self._key and not hmac.compare_digest(request.headers.get("Authorization", "").encode(), self._key.encode()):
+            return web.json_response({"error": "Unauthorized"}, status=401)
         body = await request.read()
-        key = _key(body)
-        if key is not None and key in self._known:
-            choice = {"index": 0, "text": self._known[key], "logprobs": None, "finish_reason": "stop"}
+        prompt = _hash_of(body)
+        if prompt is not None and prompt in self._known:
+            choice = {"index": 0, "text": self._known[prompt], "logprobs": None, "finish_reason": "stop"}
             return web.json_response({"object": "text_completion", "choices": [choice]})
         headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
+        headers |= {"Authorization": self._key} if self._key else {}
         try:
             async with self._session.post(self._target + request.path_qs, data=body, headers=headers) as answer:
                 kind = answer.headers.get("Content-Type", "application/json")
@@ -109,7 +115,7 @@ class _Door:
             return web.json_response({"error": {"message": said, "code": 502}}, status=502)
 
 
-def _key(body: bytes) -> str | None:
+def _hash_of(body: bytes) -> str | None:
     """Return the hash of a request's prompt, None where the request holds no prompt of text."""
     try:
         document = json.loads(body)
