@@ -110,7 +110,8 @@ class ThroughputSettings(Settings):
     warm_up_requests: int | None = Field(default=None, ge=0)
     """Requests before the windows that are not measured; by default one for each in flight."""
     single: Single | None = Single()
-    """One request in flight, longer: the latency of a single user. `null` leaves it out."""
+    """One request in flight, longer: the latency of a single user. `null` leaves it out. Lengths of a load that this file does
+    not name are shortened, with a remark, where they do not fit into the context of both arms; named ones are refused."""
     interleave: bool = False
     """Measure in blocks that alternate between both living engines (A B B A), one asleep meanwhile. A block is a window of
     every load. Both serving configs need `enable-sleep-mode: true`."""
