@@ -13,27 +13,14 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from servegate.domain.judgement import Comparison
-from servegate.domain.records import Json, Settings
+from servegate.domain.records import Day, Json, One, Settings
 from servegate.errors import UsageError
 
 ACCEPTABLE_CLASS = "changed_fact"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-def _as_text(value: Json) -> Json:
-    """YAML reads an unquoted date as a date."""
-    return value.isoformat() if isinstance(value, date) else value
-
-
-def _is_day(value: str) -> str:
-    date.fromisoformat(value)
-    return value
-
-
-Day = Annotated[str, BeforeValidator(_as_text), AfterValidator(_is_day)]
 
 
 class Entry(Settings):
@@ -62,7 +49,7 @@ class Entry(Settings):
 class Ledger(Settings):
     """The file `servegate.accepted.yaml`."""
 
-    version: Literal[1] = 1
+    version: One = 1
     accepted: tuple[Entry, ...] = ()
 
 
@@ -74,7 +61,7 @@ def parse(data: Json, path: str) -> Ledger:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise UsageError(
-            f"{path}: {where!r}: {first['msg']} (found {str(first.get('input'))[:60]!r})",
+            f"{path}: {where!r}: {first['msg'].removeprefix('Value error, ')} (found {str(first.get('input'))[:60]!r})",
             advice="`servegate accept` writes these entries; each holds for one change of one prompt.",
         ) from None
 

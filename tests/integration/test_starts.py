@@ -7,7 +7,7 @@ import time
 import pytest
 
 from servegate.domain.arms import Fallback
-from servegate.engines import vllm
+from servegate.engines import starting, vllm
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.readiness import ask
 from servegate.engines.server import EngineFailedError
@@ -140,7 +140,7 @@ def test_a_card_that_fails_is_the_cause_whatever_became_of_the_engine(executable
     with guard.claimed([arm]), engine.session(arm, tmp_path / "server.log") as session:
         session.ensure_alive()
         nvml.xids = [Xid(device().uuid, 79)]
-        vllm._end_group(session.facts.pid)
+        starting.end_group(session.facts.pid)
         assert session.server.child.wait(5) is not None
         with pytest.raises(RunnerError, match="Xid 79"):
             session.ensure_alive()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
+from servegate.checks import discovered
 from servegate.checks.contract import AnyCheck, ArmEvidence, finding
 from servegate.checks.engagement.reading import scale_strategies
 from servegate.checks.laxness import laxer
-from servegate.checks.retrieval.choosing import causes_of
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import Role
 from servegate.domain.calibration import remark, valid_for
@@ -67,10 +67,9 @@ def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measure
         found.append(finding(ARMS, "laxer-than-policy", Severity.INFO, message))
     if not any(check.required and check.measure is not None for check in checks.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
-    if plan.policy != "quick" and "accuracy" not in checks:
-        message = f"accuracy was not checked, and policy {plan.policy} gives no PASS without it (`policy: quick` does)"
-        found.append(finding(ARMS, "no-accuracy", Severity.REVIEW, message))
-    found += _long_prompt_findings(plan, checks)
+    for name, check in discovered().items():
+        if name not in checks:
+            found += check.absent(plan)
     for name, side in arms.items():
         found += _engine_findings(name, side.engine, read=ENGAGEMENT in checks)
         if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
@@ -98,15 +97,6 @@ def _unseen_knobs(plan: Plan, codes: set[str]) -> list[Finding]:
         return []
     message = f"{', '.join(unseen)} changed along, which no check exercises: prompts are sent as the baseline's token ids"
     return [finding(ARMS, "unseen-knob", Severity.REVIEW, message)]
-
-
-def _long_prompt_findings(plan: Plan, checks: Mapping[str, AnyCheck]) -> list[Finding]:
-    """Only long prompts show what a KV cache loses, so a change of it that was not looked at there has not earned a PASS."""
-    causes = causes_of(plan.knobs, (plan.model_of(name) for name in plan.arms))
-    if not causes or "retrieval" in checks:
-        return []
-    message = f"{' and '.join(causes)} changed and no long prompt was asked (check `retrieval`): lost context would not be seen"
-    return [finding(ARMS, "no-long-prompts", Severity.INFO if plan.policy == "quick" else Severity.REVIEW, message)]
 
 
 def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list[Finding]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from servegate.checks.laxness import Direction
 from servegate.checks.lengths import Longest
 from servegate.domain.arms import Arm
 from servegate.domain.blocks import Section, Text
@@ -141,6 +142,10 @@ class Check(Generic[S, M]):
         default=lambda _comparison, _evidence, _settings: ()
     )
     """Its rows of the table of what a person has to decide on (`domain.deciding`); asked when it was compared."""
+    laxer: Mapping[str, Direction] = field(default_factory=dict)
+    """Dotted setting -> which values of it tolerate more; every number under `limits` has its direction."""
+    absent: Callable[[Plan], tuple[Finding, ...]] = field(default=lambda _plan: ())
+    """What a verdict has to say where this check was off, although the change or the policy calls for it."""
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
     steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)

@@ -21,7 +21,8 @@ from servegate.engines.card_guard import CardGuard
 from servegate.engines.environment import engine_environment
 from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
 from servegate.engines.served_files import served_files
-from servegate.engines.vllm import VllmEngine, find_executable
+from servegate.engines.starting import find_executable
+from servegate.engines.vllm import VllmEngine
 from servegate.errors import RunnerError
 from servegate.manifest import allowed, collect
 from servegate.pipeline import Measuring

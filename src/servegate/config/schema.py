@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from servegate.domain.policies import PolicyName
-from servegate.domain.records import Settings
+from servegate.domain.records import One, Settings
 
 GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
@@ -136,7 +136,7 @@ class OutputSettings(Settings):
 class GateConfig(Settings):
     """One gate: two arms, the checks that are on, and how they are judged."""
 
-    version: Literal[1]
+    version: One
     """Version of this file's format: 1."""
     gate: str = Field(pattern=f"^{GATE_NAME}$")
     """Name of the run directory and of the pull request's comment: 1 to 40 of a-z, 0-9 and dashes."""

@@ -10,13 +10,13 @@ import math
 from datetime import date
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from servegate.domain.arms import Role
 from servegate.domain.evidence import EngineFacts
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan, sha256_of
-from servegate.domain.records import Json, Record
+from servegate.domain.records import Day, Json, One, Record
 
 KIND, SCHEMA_VERSION = "calibration", 1
 STALE_DAYS = 30
@@ -167,16 +167,11 @@ class Calibration(Record):
     """The record: one row a run, and what they add up to."""
 
     kind: Literal["calibration"] = "calibration"
-    schema_version: Literal[1] = 1
+    schema_version: One = 1
     servegate: str
     gate: str
-    made_on: str
-    """Day on which the youngest run was measured (ISO)."""
-
-    @field_validator("made_on")
-    @classmethod
-    def _a_day(cls, value: str) -> str:
-        return date.fromisoformat(value).isoformat()
+    made_on: Day
+    """Day on which the youngest run was measured."""
 
     valid_for: ValidFor
     false_alarms: Rate

@@ -6,12 +6,42 @@ optional one). Settings come from people, so unknown keys are errors.
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from datetime import date
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 Json = Any
 """A value of JSON as the standard library parses it. Records validate it; nothing else may rely on its shape."""
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _whole(value: Json) -> Json:
+    """Refuse what Python calls equal to a whole number: `true` is 1, and so is 1.0."""
+    if type(value) is not int:
+        raise ValueError(f"it must be a whole number, not {value!r}"[:80])
+    return value
+
+
+def day_of(text: str) -> date:
+    """Return a day written as 2026-11-30, the one form that everybody reads alike. Raises ValueError for any other.
+
+    ISO 8601 has more forms (20261130, 2026-W49-1), and so have Python's own readers.
+    """
+    if not _DAY.fullmatch(text):
+        raise ValueError(f"it must be a day such as 2026-11-30, not {text[:40]!r}")
+    return date.fromisoformat(text)
+
+
+def _a_day(text: str) -> str:
+    return day_of(text).isoformat()
+
+
+One = Annotated[Literal[1], BeforeValidator(_whole)]
+"""The version of a file that a person or a program writes."""
+Day = Annotated[str, AfterValidator(_a_day)]
+"""A day as text, such as 2026-11-30."""
 
 
 class Record(BaseModel):

@@ -10,12 +10,15 @@ are numbered from 1 as a text editor numbers them: only a line feed ends a line.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _WRITER = re.compile(r"^\(([^()]{1,80})\) ?")
 _LEVEL = re.compile(r"^(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,120}\] ?")
 MAX_LINE = 20_000
+MOST_DIGITS = 15
+"""Longer numbers are no sizes, times or token counts, whatever wrote them there."""
 
 
 @dataclass(frozen=True)
@@ -45,3 +48,23 @@ def lines_of(text: str) -> list[Line]:
             level, rest = match[1], rest[match.end() :]
         found.append(Line(number, writer, level, rest))
     return found
+
+
+def first(lines: Iterable[Line], pattern: str) -> str | None:
+    """Return the first group of the first line that matches."""
+    compiled = re.compile(pattern)
+    return next((match[1] for line in lines if (match := compiled.search(line.text))), None)
+
+
+def integer(text: str | None) -> int | None:
+    """Return a whole number with or without thousands separators; None for what is none."""
+    digits = (text or "").replace(",", "")
+    return int(digits) if 0 < len(digits) <= MOST_DIGITS else None
+
+
+def number(text: str | None) -> float | None:
+    """Return a number; None for what is none."""
+    try:
+        return float(text) if text and len(text) <= MOST_DIGITS else None
+    except ValueError:
+        return None

@@ -106,3 +106,26 @@ def _read_quietly(reply: Any, deadline: float) -> bytes:
 def _excerpt(payload: bytes) -> str:
     text = payload[:300].decode("utf-8", "replace")
     return "".join(character if character.isprintable() else " " for character in text)
+
+
+def listed_model(answer: Answer, model: str) -> dict[str, object] | None:
+    """Return what `/v1/models` says of a model, or None."""
+    if answer.status != 200:
+        return None
+    return next((item for item in _items(answer) if item.get("id") == model), None)
+
+
+def model_names(answer: Answer) -> list[str]:
+    """Return the first names of models that `/v1/models` lists."""
+    return [str(item.get("id")) for item in _items(answer)][:5]
+
+
+def _items(answer: Answer) -> list[dict[str, object]]:
+    data = answer.value.get("data") if isinstance(answer.value, dict) else None
+    return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+
+
+def text_at(value: object, key: str) -> str | None:
+    """Return the text under a key of an answer, or None."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else None

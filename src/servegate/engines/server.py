@@ -18,7 +18,7 @@ from pathlib import Path
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus
 from servegate.engines.diagnosis import diagnose, died
 from servegate.engines.log_lines import lines_of
-from servegate.engines.readiness import Answer, ask
+from servegate.engines.readiness import Answer, ask, listed_model, model_names, text_at
 from servegate.engines.token_watch import tokens_of, what_hangs
 from servegate.errors import EngineError
 from servegate.subprocesses import Supervised
@@ -91,7 +91,7 @@ class Server:
             if left <= 0:
                 raise self._timed_out(start_timeout_s, problem)
             answer = ask(f"{self.base_url}/v1/models", min(_SHORT_REQUEST_S, left), api_key=self.api_key)
-            listed = _listed(answer, self.model)
+            listed = listed_model(answer, self.model)
             if listed is not None:
                 break
             if (answer.status == 200 and answer.value is not None) or answer.status == 401:  # ours knows its own key
@@ -104,7 +104,7 @@ class Server:
         facts = self.base_facts.model_copy(
             update={
                 "status": EngineStatus.READY,
-                "version": _text(version, "version"),
+                "version": text_at(version, "version"),
                 "max_model_len": listed.get("max_model_len") if isinstance(listed.get("max_model_len"), int) else None,
                 "phases_s": _durations(entered, time.monotonic()),
             }
@@ -221,7 +221,7 @@ class Server:
         if self.child.wait(_LAST_WORDS_S) is not None:
             # Our child lost the race for the port and ended: its own words tell it better, and a new port mends it.
             self.ensure_alive()
-        names = ", ".join(repr(name)[:80] for name in _names(answer)) or "no model"
+        names = ", ".join(repr(name)[:80] for name in model_names(answer)) or "no model"
         names = "what another API key opens" if answer.status == 401 else names
         diagnosis = Diagnosis(code="wrong_model", exception=f"{self.base_url} serves {names}, not {self.model!r}", line=None)
         return EngineFailedError(
@@ -264,23 +264,3 @@ def _durations(entered: Mapping[str, float], now: float) -> dict[str, float]:
     """Return the seconds of each phase that was seen, as the clock on the wall has it; they add up to the whole start."""
     times = [*entered.values(), now]
     return {phase: after - before for phase, before, after in zip(entered, times, times[1:], strict=False)}
-
-
-def _listed(answer: Answer, model: str) -> dict[str, object] | None:
-    if answer.status != 200:
-        return None
-    return next((item for item in _items(answer) if item.get("id") == model), None)
-
-
-def _names(answer: Answer) -> list[str]:
-    return [str(item.get("id")) for item in _items(answer)][:5]
-
-
-def _items(answer: Answer) -> list[dict[str, object]]:
-    data = answer.value.get("data") if isinstance(answer.value, dict) else None
-    return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
-
-
-def _text(value: object, key: str) -> str | None:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else None

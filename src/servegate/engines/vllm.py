@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
 
 from servegate.domain.arms import Arm, Fallback
 from servegate.domain.evidence import EngineFacts, EngineStatus
@@ -25,9 +22,9 @@ from servegate.engines.preflight import offline
 from servegate.engines.server import EngineFailedError, Server, free_port
 from servegate.engines.sleeping import VARIABLE as VARIABLE_OF_SLEEP
 from servegate.engines.sleeping import put_to_sleep, wake
+from servegate.engines.starting import end_group, find_executable, log_file, set_aside
 from servegate.engines.token_watch import LOOK_S, TokenWatch
 from servegate.engines.vllm_log import PHASES, phase_begun, read_log
-from servegate.errors import EngineError, UsageError
 from servegate.subprocesses import supervise
 
 STOP_GRACE_S = 6.0
@@ -144,7 +141,7 @@ class VllmEngine:
         error = failures[0][0]
         if self._fallbacks:
             # What is told is the start as the config says; so its log is the arm's log.
-            _set_aside(log_path, [failures[-1][1]])
+            set_aside(log_path, [failures[-1][1]])
             with suppress(OSError):
                 log_path.with_name(failures[0][1]).rename(log_path)
             error.why = f"{error.why} The fallbacks did not start either: {', '.join(f.name for f in self._fallbacks)}.".strip()
@@ -154,7 +151,7 @@ class VllmEngine:
         self, stack: ExitStack, arm: Arm, log_path: Path, failures: list[tuple[EngineFailedError, str]]
     ) -> VllmSession | None:
         for last in (False, True):
-            _set_aside(log_path, [log for _error, log in failures])
+            set_aside(log_path, [log for _error, log in failures])
             if self._guard is not None and not self._asleep:  # what our own engine asleep still holds is no stranger's
                 self._guard.before_start(arm)
             try:
@@ -188,7 +185,7 @@ class VllmEngine:
         with ExitStack() as stack:
             sources = (str(arm.config.options[name]) for name in ("model", "tokenizer") if name in arm.config.options)
             stack.enter_context(in_use((executable, *sources, *cache.values()), environment))
-            log = stack.enter_context(_log_file(log_path))
+            log = stack.enter_context(log_file(log_path))
             child = stack.enter_context(
                 supervise(command, tag=nonce, stdout=log, environment={**environment, **ours, **secret}, grace_s=STOP_GRACE_S)
             )
@@ -198,7 +195,7 @@ class VllmEngine:
                 endpoint.api_key,
                 stall_s=self._request_timeout_s,
                 probe_s=self._request_timeout_s / 2,
-                end=lambda: _end_group(child.pid),
+                end=lambda: end_group(child.pid),
                 look_s=self.watch_look_s,
             )
             server = Server(
@@ -239,43 +236,3 @@ class VllmEngine:
 
             stack.callback(self._asleep.discard, arm.name)
             yield VllmSession(server, endpoint, facts, self._request_timeout_s, turned)
-
-
-def find_executable(name: str, path: str | None) -> str:
-    """Return the engine's executable as a path.
-
-    Raises:
-        UsageError: it is not there; says what was looked for and how to name another.
-    """
-    found = shutil.which(name, path=path)
-    if found is None:
-        where = f"the file {name!r}" if os.sep in name else f"{name!r} in the directories of PATH"
-        raise UsageError(
-            f"engine not found: looked for {where}",
-            why="There is no such file, or it is not executable.",
-            advice="Install vLLM, or set `engine.executable` in the gate config (or --engine) to the path of `vllm`.",
-        )
-    return found
-
-
-def _end_group(pid: int) -> None:
-    """End a hung engine's process group; what has left the group ends with its keeper."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _set_aside(log_path: Path, failed: list[str]) -> None:
-    """Keep the log of a start that failed under its own name, before the next start writes."""
-    if failed:
-        with suppress(OSError):
-            log_path.rename(log_path.with_name(failed[-1]))
-
-
-def _log_file(path: Path) -> IO[bytes]:
-    """Open the log for appending, so that the engine's processes never overwrite each other's lines."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise EngineError(f"{path}: the engine's log cannot be written: {error.strerror}") from None

@@ -15,26 +15,9 @@ from typing import Any
 
 from servegate.domain.evidence import EngineFacts, Kernel, LogWarning, Quantization, Requested
 from servegate.domain.records import Json
-from servegate.engines.log_lines import Line, lines_of
+from servegate.engines.log_lines import Line, first, integer, lines_of, number
+from servegate.engines.vllm_phases import PHASES, logged_phases, phase_begun
 
-PHASES = {
-    "spawn": "starting processes",
-    "load": "loading the model",
-    "compile": "compiling",
-    "warm_up": "warming up",
-    "ready": "waiting for the first answer",
-}
-"""Phases of a start in their order, in words; `phase_begun` tells when the next one begins."""
-
-_BEGINS = (
-    ("load", re.compile(r"Initializing a V1 LLM engine")),
-    ("compile", re.compile(r"for vLLM's torch\.compile|Warming up model for the compilation")),
-    ("warm_up", re.compile(r"KV cache size: [\d,]+ tokens")),
-    ("ready", re.compile(r"Starting vLLM (?:API )?server|Application startup complete")),
-)
-
-_MOST_DIGITS = 15
-"""Longer numbers are no sizes, times or token counts, whatever wrote them there."""
 _INITIALIZING = re.compile(r"Initializing a V1 LLM engine \(v([\w.+-]+)\) with config: (.*)")
 _KERNELS = (
     re.compile(r"^Selected (\w{1,120}) for (\w{1,120})$"),
@@ -63,11 +46,6 @@ _WARNINGS: tuple[tuple[str, str], ...] = (
 """Stable code, what gives it away. Counted over the text that is handed in, which is the start."""
 
 
-def phase_begun(text: str) -> str | None:
-    """Return the last phase whose beginning a piece of the log shows, or None."""
-    return next((phase for phase, pattern in reversed(_BEGINS) if pattern.search(text)), None)
-
-
 def read_log(text: str, base: EngineFacts) -> EngineFacts:
     """Return `base` with every fact that the log gives; what `base` already knows is kept."""
     lines = lines_of(text)
@@ -78,8 +56,8 @@ def read_log(text: str, base: EngineFacts) -> EngineFacts:
     device = _named(config, "device_config")
     precision = _precision(resolved, _named(config, "dtype"), kernels, warnings)
     found: dict[str, Any] = {
-        "version": config[0] if config else _first(lines, r"version (\d[\w.+-]*)$"),
-        "max_model_len": _integer(_first(lines, r"Using max model len (\d+)") or _named(config, "max_seq_len")),
+        "version": config[0] if config else first(lines, r"version (\d[\w.+-]*)$"),
+        "max_model_len": integer(first(lines, r"Using max model len (\d+)") or _named(config, "max_seq_len")),
         "quantization": Quantization(
             requested=_asked(lines, "quantization"),
             resolved=resolved.lower() if resolved else None,
@@ -87,17 +65,17 @@ def read_log(text: str, base: EngineFacts) -> EngineFacts:
         ),
         "kv_cache_dtype": Requested(requested=_asked(lines, "kv_cache_dtype"), resolved=_named(config, "kv_cache_dtype")),
         "kernels": kernels,
-        "quantized_layers": _integer(_first(lines, r"Quantizing (\d+) layers of types")),
+        "quantized_layers": integer(first(lines, r"Quantizing (\d+) layers of types")),
         "attention_backend": _attention(lines),
         "device": device,
-        "weights_gib": _number(_first(lines, r"Model loading took ([\d.]+) GiB")),
-        "kv_cache_gib": _number(
-            _first(lines, r"Available KV cache memory: ([\d.]+) GiB")
-            or _first(lines, r"set \(([\d.]+)/[\d.]+\) GiB for KV cache")
+        "weights_gib": number(first(lines, r"Model loading took ([\d.]+) GiB")),
+        "kv_cache_gib": number(
+            first(lines, r"Available KV cache memory: ([\d.]+) GiB")
+            or first(lines, r"set \(([\d.]+)/[\d.]+\) GiB for KV cache")
         ),
-        "kv_cache_tokens": _integer(_first(lines, r"KV cache size: ([\d,]+) tokens")),
+        "kv_cache_tokens": integer(first(lines, r"KV cache size: ([\d,]+) tokens")),
         "warnings": warnings,
-        "phases_s": base.phases_s or _phases(lines),
+        "phases_s": base.phases_s or logged_phases(lines),
         "sampling_defaults": _sampling_defaults(lines),
         "unknown_variables": tuple(_unknown_variables(lines)),
         "lines": _fact_lines(lines),
@@ -174,23 +152,6 @@ def _asked(lines: Iterable[Line], name: str) -> str | None:
     return match[1] if match else None
 
 
-def _first(lines: Iterable[Line], pattern: str) -> str | None:
-    compiled = re.compile(pattern)
-    return next((match[1] for line in lines if (match := compiled.search(line.text))), None)
-
-
-def _integer(text: str | None) -> int | None:
-    digits = (text or "").replace(",", "")
-    return int(digits) if 0 < len(digits) <= _MOST_DIGITS else None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text and len(text) <= _MOST_DIGITS else None
-    except ValueError:
-        return None
-
-
 def _kernels(lines: Iterable[Line]) -> Iterable[Kernel]:
     seen: dict[tuple[str, str], list[int]] = {}
     for line in lines:
@@ -230,42 +191,19 @@ def _precision(
 
 
 def _attention(lines: Sequence[Line]) -> str | None:
-    backend = _first(lines, r"Using (\w+) attention backend") or _first(lines, r"Using AttentionBackendEnum\.(\w+) backend")
-    version = _first(lines, r"Using FlashAttention version (\d+)")
+    backend = first(lines, r"Using (\w+) attention backend") or first(lines, r"Using AttentionBackendEnum\.(\w+) backend")
+    version = first(lines, r"Using FlashAttention version (\d+)")
     return f"{backend}, FlashAttention {version}" if backend and version else backend
-
-
-def _phases(lines: Sequence[Line]) -> dict[str, float]:
-    """Return the seconds that the log gives, for a start that nobody timed; load includes online quantization."""
-    phases: dict[str, float] = {}
-    load = _number(_first(lines, r"Model loading took [\d.]+ GiB and ([\d.]+) seconds"))
-    if load is None:
-        parts = [
-            _number(_first(lines, pattern))
-            for pattern in (
-                r"Initializing model took ([\d.]+) seconds",
-                r"Loading weights took ([\d.]+) seconds",
-                r"Online quantization as part of model loading took ([\d.]+) seconds",
-            )
-        ]
-        known = [part for part in parts if part is not None]
-        load = sum(known) if known else None
-    if load is not None:
-        phases["load"] = load
-    compiled = _number(_first(lines, r"torch\.compile (?:and initial profiling/warmup run together )?took ([\d.]+) s"))
-    if compiled is not None:
-        phases["compile"] = compiled
-    initialized = _number(_first(lines, r"init engine \(.*\) took ([\d.]+) s"))
-    if initialized is not None:
-        phases["warm_up"] = max(0.0, initialized - (compiled or 0.0))
-    return phases
 
 
 def _sampling_defaults(lines: Iterable[Line]) -> Json | None:
     """Return the defaults that generation_config.json put under requests that do not pin a parameter."""
-    text = _first(lines, r"sampling parameters have been overridden by .*?: `(\{.*?\})`")
+    text = first(lines, r"sampling parameters have been overridden by .*?: `(\{.*?\})`")
     try:
         value = ast.literal_eval(text) if text else None
     except (ValueError, SyntaxError):
         return None
     return value if isinstance(value, dict) else None
+
+
+__all__ = ["PHASES", "phase_begun", "read_log"]

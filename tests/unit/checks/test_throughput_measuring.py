@@ -14,6 +14,7 @@ from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.load import Load, LoadResult, LoadSpec
+from servegate.errors import MeasurementError
 from servegate.ports import Completions, Evaluator, Probes
 from tests.unit.samples import engine_facts
 
@@ -157,3 +158,21 @@ def test_wrong_settings_are_refused(values: dict[str, object], message: str) -> 
 def test_speed_is_never_required_for_a_pass() -> None:
     assert CHECK.required is False
     assert ThroughputSettings().limits.fail_ratio == 0.95
+
+
+@pytest.mark.parametrize(("longest", "refused"), [(639, True), (640, False), (None, False)])
+def test_an_engine_that_serves_less_than_its_config_says_is_not_loaded_in_vain(longest: int | None, refused: bool) -> None:
+    """A declared fallback may have lowered the context; without this the load was INVALID after minutes."""
+    load = FakeLoad()
+    probes = Probes(cast(Completions, None), load, cast(Evaluator, None))
+    facts = engine_facts().model_copy(update={"max_model_len": longest})
+    context = MeasureContext[ThroughputMeasurement](
+        arm="baseline", step=0, engine=facts, inputs=None, baseline=None, advance=lambda _n: None
+    )
+    settings = ThroughputSettings(single=None, input_tokens=512, output_tokens=128)
+    if refused:
+        with pytest.raises(MeasurementError, match="512 tokens of prompt and 128 of answer do not fit into the 639"):
+            measure(probes, settings, context)
+    else:
+        measure(probes, settings, context)
+    assert bool(load.specs) is not refused

@@ -48,6 +48,50 @@ def recorded(name: str) -> EngineFacts:
             ("0.25.1", 4096, ("fp8", "fp8", "W8A8"), (None, "auto"), "cuda", 0.15, 127.92, 5_961_312),
         ),
         (
+            "cpu-0.32.0-fp8-eager.log",
+            (
+                "0.32.0",
+                2048,
+                ("fp8_per_channel", "fp8_per_channel", "W8A8 (torch fallback)"),
+                (None, "auto"),
+                "cpu",
+                None,
+                2.0,
+                93_184,
+            ),
+        ),
+        (
+            "h200-0.25.1-qwen3-8b-bf16.log",
+            ("0.25.1", 4096, (None, "none", "BF16"), (None, "auto"), "cuda", 15.27, 111.84, 814_368),
+        ),
+        (
+            "h200-0.25.1-qwen3-8b-fp8.log",
+            ("0.25.1", 4096, ("fp8_per_channel", "fp8_per_channel", "W8A8"), (None, "auto"), "cuda", 8.8, 118.27, 861_216),
+        ),
+        *(
+            (
+                f"h200-0.25.1-smollm2-bf16{name}.log",
+                ("0.25.1", 4096, (None, "none", "BF16"), (None, "auto"), "cuda", 0.26, gib, tokens),
+            )
+            for name, gib, tokens in (("", 127.81, 5_956_560), ("-eager", 127.81, 5_956_560), ("-sleep", 127.87, 5_959_008))
+        ),
+        *(
+            (
+                f"h200-0.25.1-smollm2-fp8-per-channel{name}.log",
+                (
+                    "0.25.1",
+                    4096,
+                    ("fp8_per_channel", "fp8_per_channel", "W8A8"),
+                    (None, "auto"),
+                    "cuda",
+                    0.15,
+                    127.92,
+                    5_961_280,
+                ),
+            )
+            for name in ("", "-eager")
+        ),
+        (
             "h200-0.25.1-gpu-memory-held.log",
             ("0.25.1", 4096, ("fp8_per_channel", "fp8_per_channel", None), (None, "auto"), "cuda", None, None, None),
         ),
@@ -91,6 +135,11 @@ def test_line_numbers_point_at_what_they_name(name):
         assert f"took {facts.weights_gib:g} GiB" in lines[facts.lines["weights_gib"] - 1]
     if facts.kv_cache_tokens is not None:
         assert f"{facts.kv_cache_tokens:,} tokens" in lines[facts.lines["kv_cache_tokens"] - 1]
+
+
+def test_every_recorded_log_has_its_facts() -> None:
+    mark = next(each for each in test_facts_of_a_recorded_log.pytestmark if each.name == "parametrize")
+    assert sorted(name for name, _expected in mark.args[1]) == NAMES
 
 
 def test_kernels_layers_and_attention():

@@ -11,6 +11,7 @@ Read in this order: `settings`, `record` (what is stored), `questions` (local fi
 
 from __future__ import annotations
 
+from servegate.checks.accuracy.absent import absent
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.faults import CHECK_NAME
 from servegate.checks.accuracy.figures import figures
@@ -22,12 +23,14 @@ from servegate.checks.accuracy.presenting import present
 from servegate.checks.accuracy.questions import load
 from servegate.checks.accuracy.record import AccuracyInputs, AccuracyMeasurement
 from servegate.checks.accuracy.scope import scope
-from servegate.checks.accuracy.settings import AccuracySettings
+from servegate.checks.accuracy.settings import LAXER, AccuracySettings
 from servegate.checks.contract import Check
 
 CHECK = Check(
     name=CHECK_NAME,
     settings=AccuracySettings,
+    laxer=LAXER,
+    absent=absent,
     measurement=AccuracyMeasurement,
     measure=measure,
     fit=fit,

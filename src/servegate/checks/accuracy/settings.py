@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from servegate.checks.laxness import LESS, MORE
 from servegate.domain.records import Settings
 
 PREFERRED_FILTER = "flexible-extract"
@@ -76,6 +77,13 @@ class Limits(Settings):
                 f"fail_drop_points ({self.fail_drop_points}) must be below pass_drop_points ({self.pass_drop_points})"
             )
         return self
+
+
+LAXER = {
+    "limits.pass_drop_points": MORE, "limits.fail_drop_points": MORE, "limits.smallest_n": LESS,
+    "limits.no_answer_share": MORE, "limits.margin_share": MORE, "limits.ceiling_points": MORE,
+}  # fmt: skip
+"""Limits that tolerate more when they are larger (`MORE`) or smaller (`LESS`); see `checks.laxness`."""
 
 
 class AccuracySettings(Settings):

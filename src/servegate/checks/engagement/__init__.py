@@ -11,11 +11,12 @@ from servegate.checks.contract import Check
 from servegate.checks.engagement.judging import CHECK_NAME, judge
 from servegate.checks.engagement.presenting import present
 from servegate.checks.engagement.reading import compare
-from servegate.checks.engagement.settings import EngagementSettings
+from servegate.checks.engagement.settings import LAXER, EngagementSettings
 
 CHECK = Check(
     name=CHECK_NAME,
     settings=EngagementSettings,
+    laxer=LAXER,
     measurement=None,
     measure=None,
     compare=compare,

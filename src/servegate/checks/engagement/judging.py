@@ -4,20 +4,19 @@ What was *not* asked of the arms makes them not comparable: a knob beyond `may_d
 contradicts, one word that two engine versions read differently. What was asked and not done is a REVIEW: the numbers
 are true for the config as it is deployed, but they are not about the change that its author had in mind. Whatever the
 log does not say is a REVIEW too when it decides what was compared. What both arms share is only told.
+
+`asked` holds one arm against its own log; here the arms are held against each other.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
-from servegate.checks.contract import finding
-from servegate.checks.engagement.reading import NOT_QUANTIZED, ArmReading, Reading
+from servegate.checks.engagement.asked import CHECK_NAME, engaged, expected, told
+from servegate.checks.engagement.reading import Reading
 from servegate.checks.engagement.settings import EngagementSettings, Limits
 from servegate.domain.judgement import Comparison, Finding, Severity
 
-CHECK_NAME = "engagement"
 KV_KNOB, WEIGHTS_KNOB = "kv-cache-dtype", "quantization"
 _ROOM_KNOBS = {
     "gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "max-num-batched-tokens",
@@ -27,13 +26,6 @@ _ROOM_KNOBS = {
 }  # fmt: skip
 """Knobs that change how much room is left for the KV cache; a difference beside them is no surprise."""
 
-_SIXTEEN_BITS = {"auto", "bfloat16", "float16", "half", "float"}
-_SAME_KV = {
-    "fp8": {"fp8", "fp8_e4m3"}, "fp8_e4m3": {"fp8", "fp8_e4m3"},
-    **dict.fromkeys(_SIXTEEN_BITS - {"auto"}, _SIXTEEN_BITS),
-}  # fmt: skip
-"""Type of KV cache that is asked for -> what the log may call it; of every other type, itself alone."""
-
 
 def judge(comparison: Comparison, settings: EngagementSettings) -> tuple[Finding, ...]:
     """Return what was not served as asked, what changed along, and what nobody can know."""
@@ -42,10 +34,10 @@ def judge(comparison: Comparison, settings: EngagementSettings) -> tuple[Finding
     unserved = [side.arm for side in (reading.baseline, reading.candidate) if not side.served]
     if unserved:
         message = f"what the {' and the '.join(unserved)} would have engaged is not known: it was not served"
-        return (*found, _finding("not-served", Severity.REVIEW, message))
+        return (*found, told("not-served", Severity.REVIEW, message))
     for side, other in ((reading.baseline, reading.candidate), (reading.candidate, reading.baseline)):
-        found += _engaged(side, other)
-    found += [*_expected(reading.candidate, settings), *_axes(reading, settings.limits), *_versions(reading)]
+        found += engaged(side, other)
+    found += [*expected(reading.candidate, settings), *_axes(reading, settings.limits), *_versions(reading)]
     found += [*_loading(reading), *_sizes(reading, settings.limits), *_shape(reading)]
     return tuple(found)
 
@@ -56,7 +48,7 @@ def _knobs(reading: Reading, limits: Limits) -> Iterator[Finding]:
     beyond = [name for name in names if _name(name) not in allowed]
     if allowed and beyond:
         message = f"the arms also differ in {', '.join(beyond)}, and only {', '.join(limits.may_differ)} may"
-        yield _finding(
+        yield told(
             "beyond-may-differ", Severity.NOT_COMPARABLE, message,
             rule="knobs beyond may_differ", value=float(len(beyond)), operator=">", limit=0.0,
         )  # fmt: skip
@@ -65,7 +57,7 @@ def _knobs(reading: Reading, limits: Limits) -> Iterator[Finding]:
             f"{len(names)} differences between the arms: {', '.join(names)}; an effect can not be attributed to one of them. "
             "Where they belong together, name them in checks.engagement.limits.may_differ"
         )
-        yield _finding(
+        yield told(
             "several-knobs", Severity.REVIEW, message,
             rule="knobs that differ", value=float(len(names)), operator=">", limit=1.0,
         )  # fmt: skip
@@ -76,78 +68,7 @@ def _variables(reading: Reading) -> Iterator[Finding]:
         for name, better in side.dead_variables.items():
             hint = f", did you mean {better}?" if better else ""
             message = f"the {side.arm} sets the environment variable {name}, which vLLM does not know{hint}"
-            yield _finding("unknown-variable", Severity.REVIEW, message)
-
-
-def _engaged(side: ArmReading, other: ArmReading) -> Iterator[Finding]:
-    """What was asked of one arm's weights against what its log shows; what both arms share is only told."""
-    asked, got = side.quantization_asked, side.quantization_resolved
-    if asked is not None and got is None:
-        message = f"the {side.arm} asks for quantization {asked!r}, but its log does not show that it was applied"
-        yield _finding("quantization-not-seen", Severity.REVIEW, message)
-    if asked is not None and got == NOT_QUANTIZED and asked.lower() != NOT_QUANTIZED:
-        message = f"the {side.arm} asks for quantization {asked!r}, and its log says that nothing was quantized"
-        yield _finding("not-engaged", Severity.REVIEW, message)
-    elif side.quantization_option is not None and got is not None and _words(side.quantization_option).isdisjoint(_words(got)):
-        message = f"the {side.arm} asks for quantization {side.quantization_option!r}, and its log names another one: {got!r}"
-        yield _finding("other-quantization", Severity.REVIEW, message)
-    yield from _kv_engaged(side)
-    shared = Severity.INFO if side.effective_precision == other.effective_precision else Severity.REVIEW
-    precision = side.effective_precision
-    if side.quantized and precision is None:
-        message = f"the {side.arm} is quantized ({got}), but its log names no kernel that tells in which precision it computes"
-        yield _finding("precision-unknown", Severity.INFO if other.quantization_resolved == got else Severity.REVIEW, message)
-    elif precision is not None and "A16 (" in precision and _is_8_bit(precision):
-        message = (
-            f"the {side.arm} was served as {precision}: 8-bit weights multiplied in 16 bits. Neither its speed nor its answers "
-            "carry over to a card with native 8-bit arithmetic"
-        )
-        yield _finding("weights-only", shared, message)
-    elif precision is not None and "torch fallback" in precision:
-        message = (
-            f"the {side.arm} was served as {precision}: its answers are those of 8-bit arithmetic, its speed is not that of "
-            "an 8-bit kernel"
-        )
-        yield _finding("torch-fallback", Severity.INFO if side.device == "cpu" else shared, message)
-
-
-def _kv_engaged(side: ArmReading) -> Iterator[Finding]:
-    """The KV cache by the same rule as the weights: as asked, or said. `auto` asks for nothing."""
-    asked, got = (side.kv_asked or "auto").lower(), side.kv_resolved
-    if asked == "auto":
-        return
-    if got is None:
-        message = f"the {side.arm} asks for a KV cache of {asked!r}, but its log does not show of which type it is"
-        yield _finding("kv-cache-not-seen", Severity.REVIEW, message)
-    elif got.lower() not in _SAME_KV.get(asked, {asked}):
-        message = f"the {side.arm} asks for a KV cache of {asked!r}, and its log says {got!r}"
-        yield _finding("kv-cache-not-engaged", Severity.REVIEW, message)
-
-
-def _words(method: str) -> frozenset[str]:
-    """`awq` and `awq_marlin` are one method on two kernels, `fp8` and `fp8_per_tensor` one family."""
-    return frozenset(re.split(r"[_\-]", method.lower()))
-
-
-def _is_8_bit(precision: str) -> bool:
-    """4-bit formats are meant to be multiplied in 16 bits; 8-bit ones are not."""
-    return precision.startswith("W8")
-
-
-def _expected(side: ArmReading, settings: EngagementSettings) -> Iterator[Finding]:
-    expect = settings.expect
-    for what, wanted, got in (
-        ("quantization", expect.quantization, side.quantization_resolved),
-        ("kv_cache_dtype", expect.kv_cache_dtype, side.kv_resolved),
-    ):
-        if wanted is None or (got is not None and got.lower() == wanted.lower()):
-            continue
-        if got is None:
-            message = f"{what} {wanted!r} is expected of the {side.arm}, and its log does not say what it is"
-            yield _finding("expectation-unknown", Severity.REVIEW, message)
-        else:
-            message = f"{what} {wanted!r} is expected of the {side.arm}, and its log says {got!r}"
-            yield _finding("not-as-expected", Severity.NOT_COMPARABLE, message)
+            yield told("unknown-variable", Severity.REVIEW, message)
 
 
 def _axes(reading: Reading, limits: Limits) -> Iterator[Finding]:
@@ -162,10 +83,10 @@ def _axes(reading: Reading, limits: Limits) -> Iterator[Finding]:
             f"2 changed axes: weights {_word(before.quantization_resolved)} -> {_word(after.quantization_resolved)} and KV "
             f"cache {_word(before.kv_resolved)} -> {_word(after.kv_resolved)}; a difference cannot be attributed to either"
         )
-        yield _finding("cannot-attribute", Severity.INFO if meant else Severity.REVIEW, message)
+        yield told("cannot-attribute", Severity.INFO if meant else Severity.REVIEW, message)
     elif kv and KV_KNOB not in knobs:
         message = f"the KV cache changed along, without being asked to: {before.kv_resolved} -> {after.kv_resolved}"
-        yield _finding("kv-cache-changed-along", Severity.REVIEW, message)
+        yield told("kv-cache-changed-along", Severity.REVIEW, message)
 
 
 def _versions(reading: Reading) -> Iterator[Finding]:
@@ -177,16 +98,16 @@ def _versions(reading: Reading) -> Iterator[Finding]:
         methods = [sorted({kernel.layers for kernel in side.kernels}) for side in (before, after)]
         if methods[0] and methods[0] == methods[1]:
             message = f"both arms ask for 'fp8' of two engine versions, {versions}; both logs name {', '.join(methods[0])}"
-            yield _finding("fp8-across-versions", Severity.INFO, message)
+            yield told("fp8-across-versions", Severity.INFO, message)
         else:
             message = (
                 f"both arms ask for 'fp8', which engine versions {versions} may read differently, and their logs do not show "
                 "the same method"
             )
-            yield _finding("fp8-across-versions", Severity.NOT_COMPARABLE, message)
+            yield told("fp8-across-versions", Severity.NOT_COMPARABLE, message)
     if not {"engine.executable"} & {knob.name for knob in reading.knobs}:
         message = f"one executable served two engine versions, {versions}: it was exchanged between the arms"
-        yield _finding("engine-exchanged", Severity.NOT_COMPARABLE, message)
+        yield told("engine-exchanged", Severity.NOT_COMPARABLE, message)
 
 
 _LOADING = {
@@ -207,12 +128,12 @@ def _loading(reading: Reading) -> Iterator[Finding]:
             continue
         blocking = warning in _LOADING and counts[0] != counts[1]
         message = f"{what}: {counts[0]} log lines in the baseline, {counts[1]} in the candidate"
-        yield _finding(code, Severity.REVIEW if blocking else Severity.INFO, message)
+        yield told(code, Severity.REVIEW if blocking else Severity.INFO, message)
     for side in (before, after):
         if side.activation_scales == "static":
             known = f"its recipe.yaml: {side.recipe}" if side.recipe else "on which data is unknown: it holds no recipe"
             message = f"the {side.arm}'s checkpoint scales activations by constants of a calibration; {known}"
-            yield _finding("static-activation-scales", Severity.INFO, message)
+            yield told("static-activation-scales", Severity.INFO, message)
 
 
 def _sizes(reading: Reading, limits: Limits) -> Iterator[Finding]:
@@ -224,7 +145,7 @@ def _sizes(reading: Reading, limits: Limits) -> Iterator[Finding]:
                 f"the candidate's weights take {after.weights_gib:g} GiB and the baseline's {before.weights_gib:g} GiB: "
                 "were they quantized?"
             )
-            yield _finding(
+            yield told(
                 "weights-not-smaller", Severity.REVIEW, message, rule="candidate's weights over the 16-bit baseline's",
                 value=share, operator=">", limit=limits.weights_share,
             )  # fmt: skip
@@ -237,7 +158,7 @@ def _sizes(reading: Reading, limits: Limits) -> Iterator[Finding]:
                 f"the KV caches hold {before.kv_cache_tokens:,} and {after.kv_cache_tokens:,} tokens although weights and KV "
                 "cache are of the same types: the arms batch differently, which no knob explains"
             )
-            yield _finding(
+            yield told(
                 "kv-cache-size-differs", Severity.REVIEW, message, rule="share of KV-cache tokens that one arm lacks",
                 value=gap, operator=">", limit=limits.kv_cache_tokens_share,
             )  # fmt: skip
@@ -249,15 +170,15 @@ def _shape(reading: Reading) -> Iterator[Finding]:
     knobs = {_name(knob.name) for knob in reading.knobs}
     if _differ(before.max_model_len, after.max_model_len) and "max-model-len" not in knobs:
         message = f"the longest contexts differ, and no knob says so: {before.max_model_len} and {after.max_model_len} tokens"
-        yield _finding("max-model-len-differs", Severity.REVIEW, message)
+        yield told("max-model-len-differs", Severity.REVIEW, message)
     if _differ(before.attention_backend, after.attention_backend) and "attention-backend" not in knobs:
         # Another type of KV cache may need another backend: then it is a part of what was changed.
         severity = Severity.INFO if _differ(before.kv_resolved, after.kv_resolved) else Severity.REVIEW
         message = f"the attention backends differ: {before.attention_backend} and {after.attention_backend}"
-        yield _finding("attention-backend-differs", severity, message)
+        yield told("attention-backend-differs", severity, message)
     if before.logprobs_mode != after.logprobs_mode:
         message = f"log-probabilities are of two kinds: {_default(before.logprobs_mode)} and {_default(after.logprobs_mode)}"
-        yield _finding("logprobs-mode-differs", Severity.REVIEW, message)
+        yield told("logprobs-mode-differs", Severity.REVIEW, message)
 
 
 def _differ(before: object, after: object) -> bool:
@@ -278,5 +199,4 @@ def _name(knob: str) -> str:
     return knob if knob.startswith(("environment.", "engine.")) else knob.replace("_", "-")
 
 
-def _finding(code: str, severity: Severity, message: str, **rule: Any) -> Finding:
-    return finding(CHECK_NAME, code, severity, message, **rule)
+__all__ = ["CHECK_NAME", "judge"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from servegate.checks.laxness import MORE
 from servegate.domain.records import Settings
 
 
@@ -26,6 +27,10 @@ class Limits(Settings):
     """KV caches of equal type and weights that differ by more of their tokens batch differently."""
     weights_share: float = Field(default=0.95, gt=0, le=1)
     """Quantized weights that take more than this share of the 16-bit baseline's memory were perhaps not quantized."""
+
+
+LAXER = {"limits.kv_cache_tokens_share": MORE, "limits.weights_share": MORE}
+"""Limits that tolerate more when they are larger (`MORE`) or smaller (`LESS`); see `checks.laxness`."""
 
 
 class EngagementSettings(Settings):

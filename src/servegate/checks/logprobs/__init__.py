@@ -20,11 +20,12 @@ from servegate.checks.logprobs.preparing import prepare
 from servegate.checks.logprobs.presenting import present
 from servegate.checks.logprobs.record import LogprobsInputs, LogprobsMeasurement
 from servegate.checks.logprobs.scope import scope
-from servegate.checks.logprobs.settings import LogprobsSettings
+from servegate.checks.logprobs.settings import LAXER, LogprobsSettings
 
 CHECK = Check(
     name=CHECK_NAME,
     settings=LogprobsSettings,
+    laxer=LAXER,
     measurement=LogprobsMeasurement,
     measure=measure,
     fit=fit,

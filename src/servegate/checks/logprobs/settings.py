@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from servegate.checks.laxness import LESS, MORE
 from servegate.domain.records import Settings
 
 
@@ -32,6 +33,14 @@ class Limits(Settings):
         if self.ppl_ratio_fail < self.ppl_ratio_pass:
             raise ValueError(f"ppl_ratio_fail ({self.ppl_ratio_fail}) must not be below ppl_ratio_pass ({self.ppl_ratio_pass})")
         return self
+
+
+LAXER = {
+    "limits.ppl_ratio_pass": MORE, "limits.ppl_ratio_fail": MORE, "limits.smallest_tokens": LESS,
+    "limits.smallest_clusters": LESS, "limits.smallest_parameters": LESS, "limits.noise_ppl_ratio": MORE,
+    "limits.noise_rms_delta_p": MORE,
+}  # fmt: skip
+"""Limits that tolerate more when they are larger (`MORE`) or smaller (`LESS`); see `checks.laxness`."""
 
 
 class Corpus(Settings):

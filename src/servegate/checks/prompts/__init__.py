@@ -19,11 +19,12 @@ from servegate.checks.prompts.passes import items, measure, part, steps
 from servegate.checks.prompts.present import present
 from servegate.checks.prompts.records import PromptsInputs, PromptsMeasurement
 from servegate.checks.prompts.scope import scope
-from servegate.checks.prompts.settings import PromptsSettings
+from servegate.checks.prompts.settings import LAXER, PromptsSettings
 
 CHECK = Check(
     name="prompts",
     settings=PromptsSettings,
+    laxer=LAXER,
     measurement=PromptsMeasurement,
     inputs=PromptsInputs,
     load=load,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
+from servegate.checks.laxness import LESS, MORE, Direction
 from servegate.domain.records import Settings
 
 
@@ -35,6 +37,16 @@ class Limits(Settings):
     """Loss of the share of kept contracts under the config's own sampling, in points; one proven to be larger is read."""
     baseline_sound_share: float = Field(default=0.5, ge=0, le=1)
     """Share of the baseline's answers (kept contracts; uncut, sound answers) below which it proves nothing."""
+
+
+LAXER: Mapping[str, Direction] = {
+    "contract_rounds": LESS, "samples": LESS, "limits.contract_breaks": MORE, "limits.confirm_rounds": MORE,
+    "limits.degenerate_increase_points": MORE, "limits.cap_hit_increase_points": MORE,
+    "limits.unseen_increase_points": MORE, "limits.fewest_prompts": LESS, "limits.length_ratio_low": LESS,
+    "limits.length_ratio_high": MORE, "limits.sampled_drop_points": MORE, "limits.baseline_sound_share": LESS,
+    "limits.fact_changes": ("review", "inform"),
+}  # fmt: skip
+"""Limits that tolerate more when they are larger (`MORE`) or smaller (`LESS`); see `checks.laxness`."""
 
 
 class Embeddings(Settings):

@@ -11,6 +11,7 @@ context, `measuring` asks, `comparing` pairs, `judging` says what it means, `pre
 from __future__ import annotations
 
 from servegate.checks.contract import Check
+from servegate.checks.retrieval.absent import absent
 from servegate.checks.retrieval.choosing import choose
 from servegate.checks.retrieval.comparing import compare
 from servegate.checks.retrieval.fitting import fit
@@ -20,11 +21,13 @@ from servegate.checks.retrieval.preparing import load, prepare
 from servegate.checks.retrieval.presenting import present
 from servegate.checks.retrieval.record import RetrievalInputs, RetrievalMeasurement
 from servegate.checks.retrieval.scope import scope
-from servegate.checks.retrieval.settings import RetrievalSettings
+from servegate.checks.retrieval.settings import LAXER, RetrievalSettings
 
 CHECK = Check(
     name="retrieval",
     settings=RetrievalSettings,
+    laxer=LAXER,
+    absent=absent,
     measurement=RetrievalMeasurement,
     inputs=RetrievalInputs,
     load=load,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from servegate.checks.laxness import LESS, MORE
 from servegate.domain.records import Settings
 
 Percent = Annotated[int, Field(ge=1, le=100)]
@@ -24,6 +25,13 @@ class Limits(Settings):
     """Keys that the baseline states in every round and the candidate in none, which do not fail the gate."""
     drop_points: float = Field(default=1.0, ge=0, le=100)
     """Largest drop of the share of stated keys at a depth, in percentage points."""
+
+
+LAXER = {
+    "limits.baseline_share": LESS, "limits.fewest_prompts": LESS, "limits.confirm_rounds": MORE,
+    "limits.lost_keys": MORE, "limits.drop_points": MORE,
+}  # fmt: skip
+"""Limits that tolerate more when they are larger (`MORE`) or smaller (`LESS`); see `checks.laxness`."""
 
 
 class RetrievalSettings(Settings):

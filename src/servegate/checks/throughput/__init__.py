@@ -16,11 +16,12 @@ from servegate.checks.throughput.measuring import items, measure
 from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.scope import scope
-from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.settings import LAXER, ThroughputSettings
 
 CHECK = Check(
     name=CHECK_NAME,
     settings=ThroughputSettings,
+    laxer=LAXER,
     measurement=ThroughputMeasurement,
     measure=measure,
     fit=fit,

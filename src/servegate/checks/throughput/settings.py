@@ -8,6 +8,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from servegate.checks.laxness import LESS, MORE
 from servegate.domain.records import Settings
 
 FEWEST_REQUESTS = 12
@@ -39,6 +40,14 @@ class Limits(Settings):
     """A window in which the card was too hot, or braked by hardware, for a larger share of the time is void."""
     foreign_cpu_share: float = Field(default=0.10, ge=0, le=1)
     """An engine on a CPU is not measured while others keep a larger share of its cores busy."""
+
+
+LAXER = {
+    "limits.fail_ratio": LESS, "limits.restart_sd": MORE, "limits.output_tokens_share": MORE,
+    "limits.prefix_cache_hit_rate": MORE, "limits.clock_share": MORE, "limits.throttled_share": MORE,
+    "limits.foreign_cpu_share": MORE, "limits.prefix_cache_difference": MORE, "limits.window_cv": MORE,
+}  # fmt: skip
+"""Limits that tolerate more when they are larger (`MORE`) or smaller (`LESS`); see `checks.laxness`."""
 
 
 class Single(Settings):
@@ -101,7 +110,8 @@ class ThroughputSettings(Settings):
     warm_up_requests: int | None = Field(default=None, ge=0)
     """Requests before the windows that are not measured; by default one for each in flight."""
     single: Single | None = Single()
-    """One request in flight, longer: the latency of a single user. `null` leaves it out."""
+    """One request in flight, longer: the latency of a single user. `null` leaves it out. Lengths of a load that this file does
+    not name are shortened, with a remark, where they do not fit into the context of both arms; named ones are refused."""
     interleave: bool = False
     """Measure in blocks that alternate between both living engines (A B B A), one asleep meanwhile. A block is a window of
     every load. Both serving configs need `enable-sleep-mode: true`."""
