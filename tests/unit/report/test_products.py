@@ -207,3 +207,13 @@ def test_a_check_that_says_it_does_not_judge_is_called_so_in_every_document() ->
     for name in ("comment.md", "summary.md", "report.md"):
         assert re.search(r"Speed.*not judged", files[name].decode()), name
     assert re.search(r'class="badge info">not judged<', files["report.html"].decode())
+
+
+@pytest.mark.parametrize("document", ["report.html", "report.md", "comment.md"])
+def test_whatever_the_arms_differ_in_stands_before_the_first_check(document: str) -> None:
+    sample = failed()
+    text = sample.render()[document].decode()
+    body = text[text.index("<body") :] if "<body" in text else text
+    head = body[: body.index(sample.sections[0].title)]
+    assert sample.plan.knobs
+    assert all(knob.name in head and str(knob.candidate) in head for knob in sample.plan.knobs)
