@@ -103,10 +103,11 @@ class Mark(Record):
 
 
 class Pair(Record):
-    """Two texts side by side, with the spans that differ."""
+    """Two texts side by side, with the spans that differ. `item` is what a finding's evidence calls it."""
 
     kind: Literal["pair"] = "pair"
     title: str
+    item: str = ""
     left_title: str
     right_title: str
     left: str

@@ -42,6 +42,7 @@ def pair_block(item: dict[str, Json], texts: Texts, question: str, class_words: 
     why = f": {item['reason']}" if item["reason"] else ""
     return Pair(
         title=f"{item['prompt_id']} · {class_words[AnswerClass(item['class'])]}{why}",
+        item=item["prompt_id"],
         left_title=f"baseline, round {item['round'] + 1}",
         right_title=f"candidate, round {item['round'] + 1}",
         left=part.left,
