@@ -103,11 +103,15 @@ class Mark(Record):
 
 
 class Pair(Record):
-    """Two texts side by side, with the spans that differ. `item` is what a finding's evidence calls it."""
+    """Two texts side by side, with the spans that differ.
+
+    `item` is what a finding's evidence calls it, `asked` the question that both answer.
+    """
 
     kind: Literal["pair"] = "pair"
     title: str
     item: str = ""
+    asked: str = ""
     left_title: str
     right_title: str
     left: str

@@ -135,6 +135,7 @@ class Viewer:
                 self._side(pair.right_title, pair.right, pair.right_marks),
             ),
             cut(pair.note, self.limits.text),
+            cut(pair.asked, self.limits.text),
             anchor,
         )
 

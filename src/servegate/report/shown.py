@@ -107,6 +107,7 @@ class PairView:
     sides: tuple[tuple[str, tuple[Segment, ...], str], ...]
     """(heading, runs, the runs joined) of the left and the right text."""
     note: str
+    asked: str = ""
     anchor: str = ""
     """Where a link finds it; empty where nothing links to it."""
     kind: str = "pair"

@@ -72,7 +72,7 @@ def test_a_pair_shows_both_texts_and_marks_only_what_differs() -> None:
     assert (near.left, near.right) == ("one two three four", "one two three five")
     assert [near.left[mark.start : mark.end] for mark in near.left_marks] == ["four"]
     assert [near.right[mark.start : mark.end] for mark in near.right_marks] == ["five"]
-    assert near.note.startswith("Asked: question of near")
+    assert near.asked == "Asked: question of near"
 
 
 def test_every_prompt_has_a_row_and_classes_stand_beside_the_noise() -> None:

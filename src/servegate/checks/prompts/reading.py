@@ -49,7 +49,8 @@ def pair_block(item: dict[str, Json], texts: Texts, question: str, class_words: 
         right=part.right,
         left_marks=part.left_marks,
         right_marks=part.right_marks,
-        note=_note(item, question, cut=part.cut),
+        asked=_asked(question),
+        note=_note(item, cut=part.cut),
     )
 
 
@@ -63,11 +64,13 @@ def _shown(answer: Answer | None) -> str:
     return f"({answer.status.value}{explained})"
 
 
-def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
+def _asked(question: str) -> str:
+    short = question if len(question) <= MOST_QUESTION else question[: MOST_QUESTION - 1] + "…"
+    return f"Asked: {short}" if question else ""
+
+
+def _note(item: dict[str, Json], *, cut: bool) -> str:
     said = []
-    if question:
-        short = question if len(question) <= MOST_QUESTION else question[: MOST_QUESTION - 1] + "…"
-        said.append(f"Asked: {short}")
     if len(item["changes"]) > 1:
         said.append(f"Changed facts: {'; '.join(change_text(change) for change in item['changes'][:MOST_CHANGES])}.")
     if item.get("accepted"):
