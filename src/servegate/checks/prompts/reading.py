@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from servegate.checks.prompts.classes import AnswerClass
 from servegate.checks.prompts.records import Answer, PromptsMeasurement
+from servegate.checks.prompts.tables import STATE_WORDS
+from servegate.checks.prompts.tally import ContractState
 from servegate.domain.blocks import Pair
 from servegate.domain.records import Json
 from servegate.text.fact_changes import Change
@@ -85,7 +87,8 @@ def _note(item: dict[str, Json], *, cut: bool) -> str:
     if contract:
         kinds = ", ".join(contract["kinds"])
         said.append(
-            f"Expects {kinds}: {contract['state'].replace('_', ' ')}" + (f" ({contract['why']})." if contract["why"] else ".")
+            f"Expects {kinds}: {STATE_WORDS[ContractState(contract['state'])]}"
+            + (f" ({contract['why']})." if contract["why"] else ".")
         )
     if cut:
         said.append("Shown in part.")
