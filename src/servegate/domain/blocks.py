@@ -51,6 +51,9 @@ class Column(Record):
     """Show the cell in a monospaced face."""
 
 
+Tone = Literal["", "pass", "info", "review", "fail", "not-comparable"]
+
+
 class Table(Record):
     """A table; `name` ([a-z0-9-]+) also names its CSV, which keeps full precision. Shown rows may be capped, the CSV is not."""
 
@@ -61,6 +64,8 @@ class Table(Record):
     rows: tuple[tuple[Cell, ...], ...]
     shown_rows: int = 50
     note: str = ""
+    tones: tuple[Tone, ...] = ()
+    """The colour of each row, beside its words; none where the table is all of one kind."""
 
 
 class Point(Record):

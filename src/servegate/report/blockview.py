@@ -98,7 +98,8 @@ class Viewer:
         rows = tuple(
             tuple(self._cell(value, column, missing) for value, column in aligned(row, table.columns)) for row in shown
         )
-        return TableView(cut(table.title, 300), heads, rows, len(table.rows), cut(table.note, self.limits.text), csv)
+        note = cut(table.note, self.limits.text)
+        return TableView(cut(table.title, 300), heads, rows, len(table.rows), note, csv, table.tones)
 
     def _cell(self, value: Cell, column: Column, missing: str = numbers.NOT_MEASURED) -> CellView:
         if value is None:

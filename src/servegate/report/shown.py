@@ -83,6 +83,7 @@ class TableView:
     total: int
     note: str
     csv: str | None
+    tones: tuple[str, ...] = ()
     kind: str = "table"
 
 
