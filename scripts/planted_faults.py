@@ -121,7 +121,7 @@ FAULTS = (
     Fault(
         "chat-template",
         lambda directory: copied(directory, chat_template__jinja="{% for m in messages %}{{ m['content'] }}\n{% endfor %}"),
-        ("review",), ("arms/chat-template-differs",), ("identical",),
+        ("review",), ("prompts/template-differs",), ("identical",),
     ),
     Fault(
         "eos-list",  # the model ends its turn with another token than the one that stops

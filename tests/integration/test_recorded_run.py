@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,17 @@ def test_its_evidence_gives_the_same_bytes_twice(run: RunDirectory) -> None:
     first = products()
     assert {"verdict.json", "report/report.html", "report/comment.md", "report/environment.json"} <= set(first)
     assert products() == first
+
+
+def test_what_decides_is_read_first_and_its_evidence_is_one_click_away(run: RunDirectory) -> None:
+    pipeline.compare(run)
+    page = pipeline.report(run)["report.html"].decode()
+    places = [page.index(f'<section class="check {outcome}"') for outcome in ("fail", "review")]
+    assert places == sorted(places)
+    for broken in ("extract-order", "extract-letter", "structured-weather"):
+        found = re.search(rf'<a href="#(s\d+-pair-\d+)"><code>{broken} ', page)
+        assert found is not None
+        assert f'id="{found[1]}"' in page
 
 
 @pytest.mark.parametrize("recorded", [RECORDED, ON_A_CARD], ids=lambda path: path.name)

@@ -51,6 +51,9 @@ class Column(Record):
     """Show the cell in a monospaced face."""
 
 
+Tone = Literal["", "pass", "info", "review", "fail", "not-comparable"]
+
+
 class Table(Record):
     """A table; `name` ([a-z0-9-]+) also names its CSV, which keeps full precision. Shown rows may be capped, the CSV is not."""
 
@@ -61,6 +64,8 @@ class Table(Record):
     rows: tuple[tuple[Cell, ...], ...]
     shown_rows: int = 50
     note: str = ""
+    tones: tuple[Tone, ...] = ()
+    """The colour of each row, beside its words; none where the table is all of one kind."""
 
 
 class Point(Record):
@@ -103,10 +108,15 @@ class Mark(Record):
 
 
 class Pair(Record):
-    """Two texts side by side, with the spans that differ."""
+    """Two texts side by side, with the spans that differ.
+
+    `item` is what a finding's evidence calls it, `asked` the question that both answer.
+    """
 
     kind: Literal["pair"] = "pair"
     title: str
+    item: str = ""
+    asked: str = ""
     left_title: str
     right_title: str
     left: str

@@ -17,7 +17,7 @@ from servegate.domain.arms import Role
 from servegate.domain.blocks import Section
 from servegate.domain.deciding import Figures
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
-from servegate.domain.judgement import Verdict
+from servegate.domain.judgement import PRECEDENCE, Verdict
 from servegate.domain.plan import Plan, sha256_of
 from servegate.domain.records import Json
 from servegate.errors import RunDirectoryError
@@ -89,7 +89,7 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         {name: side.engine for name, side in arms.items()},
         {name: side.manifest for name, side in arms.items()},
         verdict,
-        tuple(sections),
+        tuple(sorted(sections, key=lambda section: PRECEDENCE.index(section.outcome))),  # what decides is read first
         run_status=envelope.status,
         stages=_stage_rows(run, plan, envelope.data.get("stages", ())),
         figures=complete(arms, figures, missing, plan.checks, verdict.findings),

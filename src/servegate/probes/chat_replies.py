@@ -11,8 +11,9 @@ from typing import Any
 
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
-from servegate.domain.workload import Chat, Completion, CompletionRequest, calls_as_text
+from servegate.domain.workload import Chat, Completion, CompletionRequest
 from servegate.http import Reply
+from servegate.probes.answered import completed
 from servegate.probes.completion_replies import NOT_STREAMED, pinned
 from servegate.probes.reply_parts import (
     UnusableReplyError,
@@ -23,8 +24,6 @@ from servegate.probes.reply_parts import (
     number_of,
     only_choice,
     ranked_of,
-    reasoning_of,
-    status_of,
     usage_of,
 )
 
@@ -80,26 +79,18 @@ def _completion(request: CompletionRequest, reply: Reply) -> Completion:
     content = content or ""
     calls = _calls(message.get("tool_calls"))
     token_ids = ids_of(choice.get("token_ids"), "token_ids")
-    reasoning, field, answer = reasoning_of(content, message)
-    said = calls_as_text(calls)
-    text = f"{content}\n{said}" if content and said else content + said
-    finish = choice.get("finish_reason")
-    status, error = status_of(finish, text, answer + said, reasoning, len(token_ids), request.max_tokens)
-    return Completion(
-        id=request.id,
-        status=status,
-        finish_reason=finish if isinstance(finish, str) else None,
-        text=text,
-        reasoning=reasoning,
-        reasoning_field=field,
-        tool_calls=calls,
-        prompt_token_ids=seen,
+    return completed(
+        request,
+        reply,
+        document,
+        choice=choice,
+        message=message,
+        content=content,
         token_ids=token_ids,
-        e2e_latency_s=reply.seconds,
+        calls=calls,
+        prompt_token_ids=seen,
         ttft_ms_reason=NOT_STREAMED,
-        error=error,
         **_logprobs(choice.get("logprobs"), token_ids, request.top_logprobs),
-        **usage_of(document, len(token_ids)),
     )
 
 

@@ -15,6 +15,7 @@ from servegate.domain.evidence import ItemStatus
 from servegate.domain.records import Json
 from servegate.domain.workload import SAMPLING, Completion, CompletionRequest
 from servegate.http import Reply
+from servegate.probes.answered import completed
 from servegate.probes.event_stream import BrokenStreamError, is_stream, streamed
 from servegate.probes.reply_parts import (
     TOKEN_ID,
@@ -25,10 +26,7 @@ from servegate.probes.reply_parts import (
     ids_of,
     number_of,
     only_choice,
-    reasoning_of,
-    status_of,
     tops_of,
-    usage_of,
 )
 
 LEAST_PIECES = 0.8
@@ -109,23 +107,17 @@ def _completion(request: CompletionRequest, reply: Reply) -> Completion:
         raise UnusableReplyError(f"the answer's text is {type(text).__name__}, not a string")
     token_ids = ids_of(choice.get("token_ids"), "token_ids")
     logprobs, top_ids, top_logprobs = _logprobs(choice.get("logprobs"), token_ids, request.top_logprobs)
-    finish = choice.get("finish_reason")
-    reasoning, field, answer = reasoning_of(text, choice)
-    status, error = status_of(finish, text, answer, reasoning, len(token_ids), request.max_tokens)
-    return Completion(
-        id=request.id,
-        status=status,
-        finish_reason=finish if isinstance(finish, str) else None,
-        text=text,
-        reasoning=reasoning,
-        reasoning_field=field,
+    return completed(
+        request,
+        reply,
+        document,
+        choice=choice,
+        message=choice,
+        content=text,
         token_ids=token_ids,
         logprobs=logprobs,
         top_ids=top_ids,
         top_logprobs=top_logprobs,
-        e2e_latency_s=reply.seconds,
-        error=error,
-        **usage_of(document, len(token_ids)),
         **_timings(arrivals, len(token_ids)),
     )
 

@@ -6,7 +6,7 @@ token, an error with status 200. Nothing is filled in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -65,48 +65,6 @@ def only_choice(document: Json) -> dict[str, Any]:
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         raise UnusableReplyError("the answer does not hold exactly one choice")
     return choices[0]
-
-
-def status_of(
-    finish: Json, text: str, answer: str, reasoning: str | None, tokens: int, max_tokens: int
-) -> tuple[ItemStatus, str | None]:
-    """Return the status and its explanation. A cap hit is told before emptiness: the answer may only have been cut.
-
-    `text` is all that was shown, `answer` what of it is no think block.
-    """
-    thought = reasoning is not None and bool(reasoning.strip())
-    if (text or thought) and not tokens:
-        return ItemStatus.FAILED, "there is an answer, and it came without the ids of its tokens"
-    if finish == "length":
-        if thought and not text.strip():  # the parser took the thought out, so no mark in the text says that it did not end
-            return ItemStatus.REASONING_ONLY, f"cut at {tokens} tokens while it was thinking"
-        short = tokens < max_tokens
-        return ItemStatus.TRUNCATED, f"the server stopped at {tokens} of {max_tokens} tokens" if short else None
-    if finish not in ("stop", "tool_calls"):
-        return ItemStatus.FAILED, one_line(f"finish_reason is {finish!r}")
-    if answer.strip():
-        return ItemStatus.OK, None
-    if thought:
-        return ItemStatus.REASONING_ONLY, "the answer holds reasoning and nothing after it"
-    return ItemStatus.EMPTY, "the model ended at once" if not text else "the answer is nothing but white space"
-
-
-def reasoning_of(text: str, holder: Mapping[str, Json]) -> tuple[str | None, str | None, str]:
-    """Split off reasoning: return it, where it stood, and the rest of the text.
-
-    It stands in a field of its own, of either name (vLLM renamed `reasoning_content` to `reasoning`), or in a think block,
-    whose start may be in the prompt. The record keeps the text whole; an unclosed block is all reasoning and no answer.
-    """
-    for field in ("reasoning", "reasoning_content"):
-        stated = holder.get(field)
-        if isinstance(stated, str) and stated:
-            return stated, field, text
-    thought, closed, answer = text.partition("</think>")
-    if closed:
-        return thought.removeprefix("<think>"), "text", answer
-    if text.lstrip().startswith("<think>"):
-        return text.lstrip().removeprefix("<think>"), "text", ""
-    return None, None, text
 
 
 def usage_of(document: Json, tokens: int | None) -> dict[str, int | None]:

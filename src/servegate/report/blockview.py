@@ -38,6 +38,8 @@ class Viewer:
     limits: Limits
     tables: dict[str, Table] = field(default_factory=dict)
     figures: int = 0
+    anchors: dict[str, str] = field(default_factory=dict)
+    """Item -> where its texts stand side by side."""
 
     def views(self, blocks: tuple[Block, ...]) -> tuple[BlockView, ...]:
         """Return the views of blocks in order; past the medium's cap one line says how many were left out."""
@@ -96,7 +98,8 @@ class Viewer:
         rows = tuple(
             tuple(self._cell(value, column, missing) for value, column in aligned(row, table.columns)) for row in shown
         )
-        return TableView(cut(table.title, 300), heads, rows, len(table.rows), cut(table.note, self.limits.text), csv)
+        note = cut(table.note, self.limits.text)
+        return TableView(cut(table.title, 300), heads, rows, len(table.rows), note, csv, table.tones)
 
     def _cell(self, value: Cell, column: Column, missing: str = numbers.NOT_MEASURED) -> CellView:
         if value is None:
@@ -123,6 +126,9 @@ class Viewer:
         )
 
     def _pair(self, pair: Pair) -> PairView:
+        anchor = f"s{self.place}-pair-{len(self.anchors) + 1}" if pair.item and pair.item not in self.anchors else ""
+        if anchor:
+            self.anchors[pair.item] = anchor
         return PairView(
             cut(pair.title, 300),
             (
@@ -130,6 +136,8 @@ class Viewer:
                 self._side(pair.right_title, pair.right, pair.right_marks),
             ),
             cut(pair.note, self.limits.text),
+            cut(pair.asked, self.limits.text),
+            anchor,
         )
 
     def _side(self, title: str, text: str, marks: tuple[Mark, ...]) -> tuple[str, tuple[Segment, ...], str]:

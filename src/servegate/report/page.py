@@ -72,6 +72,8 @@ class FindingView:
     rule: str
     evidence: tuple[str, ...]
     more_evidence: int
+    anchors: tuple[str, ...] = ()
+    """Of each piece of evidence, where the page shows it; empty where it does not."""
 
 
 @dataclass(frozen=True)

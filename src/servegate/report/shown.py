@@ -83,6 +83,7 @@ class TableView:
     total: int
     note: str
     csv: str | None
+    tones: tuple[str, ...] = ()
     kind: str = "table"
 
 
@@ -107,6 +108,9 @@ class PairView:
     sides: tuple[tuple[str, tuple[Segment, ...], str], ...]
     """(heading, runs, the runs joined) of the left and the right text."""
     note: str
+    asked: str = ""
+    anchor: str = ""
+    """Where a link finds it; empty where nothing links to it."""
     kind: str = "pair"
 
 

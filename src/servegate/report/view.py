@@ -44,7 +44,8 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
     plan, verdict = source.plan, source.verdict
     word = OUTCOMES[verdict.outcome]
     tables: dict[str, Table] = {}
-    sections = tuple(_section(item, index, source, medium, tables) for index, item in enumerate(source.sections))
+    anchors: dict[tuple[str, str], str] = {}
+    sections = tuple(_section(item, index, source, medium, tables, anchors) for index, item in enumerate(source.sections))
     ordered = sorted(verdict.findings, key=lambda item: severity_rank(item.severity))
     weighty = [item for item in ordered if item.severity is not Severity.INFO]
     notes = [item for item in ordered if item.severity is Severity.INFO]
@@ -89,9 +90,9 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
         checks=tuple(section.row for section in sections[: medium.checks]),
         more_checks=max(0, len(sections) - medium.checks),
         deciding=deciding_view(source.figures, medium.limits.cell),
-        findings=tuple(_finding(item, medium) for item in weighty[: medium.findings]),
+        findings=tuple(_finding(item, medium, anchors) for item in weighty[: medium.findings]),
         more_findings=max(0, len(weighty) - medium.findings),
-        notes=tuple(_finding(item, medium) for item in notes[: medium.notes]),
+        notes=tuple(_finding(item, medium, anchors) for item in notes[: medium.notes]),
         more_notes=max(0, len(notes) - medium.notes),
         sections=sections,
         arms=tuple(plan.arms),
@@ -140,7 +141,14 @@ def _lead(source: Source) -> str:
     return headline
 
 
-def _section(section: Section, index: int, source: Source, medium: Medium, tables: dict[str, Table]) -> SectionView:
+def _section(
+    section: Section,
+    index: int,
+    source: Source,
+    medium: Medium,
+    tables: dict[str, Table],
+    anchors: dict[tuple[str, str], str],
+) -> SectionView:
     viewer = Viewer(slug(section.check, f"check-{index + 1}"), index + 1, medium.limits, tables)
     stated = source.verdict.checks.get(section.check)
     row = CheckRow(
@@ -153,15 +161,17 @@ def _section(section: Section, index: int, source: Source, medium: Medium, table
         noise=cut(section.noise, medium.sentence),
         n=cut(section.n, min(120, medium.sentence)),
     )
-    return SectionView(row, viewer.views(section.blocks))
+    blocks = viewer.views(section.blocks)
+    anchors |= {(section.check, item): anchor for item, anchor in viewer.anchors.items()}
+    return SectionView(row, blocks)
 
 
-def _finding(finding: Finding, medium: Medium) -> FindingView:
+def _finding(finding: Finding, medium: Medium, anchors: dict[tuple[str, str], str]) -> FindingView:
     measured = numbers.significant(finding.value) if finding.value is not None else ""
     if finding.limit is not None:
         measured += f" {finding.operator or 'limit'} {numbers.significant(finding.limit)}"
     named = _evidence(finding)
-    refs = tuple(cut(text, 120) for text in named[: medium.evidence])
+    refs = tuple(cut(text, 120) for text, _ in named[: medium.evidence])
     return FindingView(
         word=severity_word(finding.severity),
         code=cut(finding.code, min(120, medium.sentence)),
@@ -169,11 +179,12 @@ def _finding(finding: Finding, medium: Medium) -> FindingView:
         rule=cut(": ".join(part for part in (finding.rule, measured.strip()) if part), medium.value),
         evidence=refs,
         more_evidence=len(named) - len(refs),
+        anchors=tuple(anchors.get(key, "") for _, key in named[: medium.evidence]),
     )
 
 
-def _evidence(finding: Finding) -> tuple[str, ...]:
-    """Return where to look: each item once, with its rounds from 1, and its check when that is another one."""
+def _evidence(finding: Finding) -> tuple[tuple[str, tuple[str, str]], ...]:
+    """Return where to look, in words and as (check, item): each once, with its rounds from 1, its check when it is another."""
     rounds: dict[tuple[str, str], list[int]] = {}
     for ref in finding.evidence:
         steps = rounds.setdefault((ref.check, ref.id), [])
@@ -183,7 +194,7 @@ def _evidence(finding: Finding) -> tuple[str, ...]:
     for (check, item), steps in rounds.items():
         named = item if check == finding.check else f"{check} {item}"
         listed = ", ".join(map(str, steps))
-        found.append(f"{named} (round{'' if len(steps) == 1 else 's'} {listed})" if steps else named)
+        found.append((f"{named} (round{'' if len(steps) == 1 else 's'} {listed})" if steps else named, (check, item)))
     return tuple(found)
 
 

@@ -72,7 +72,7 @@ def test_a_pair_shows_both_texts_and_marks_only_what_differs() -> None:
     assert (near.left, near.right) == ("one two three four", "one two three five")
     assert [near.left[mark.start : mark.end] for mark in near.left_marks] == ["four"]
     assert [near.right[mark.start : mark.end] for mark in near.right_marks] == ["five"]
-    assert near.note.startswith("Asked: question of near")
+    assert near.asked == "Asked: question of near"
 
 
 def test_every_prompt_has_a_row_and_classes_stand_beside_the_noise() -> None:
@@ -188,3 +188,12 @@ def test_an_embedding_models_cosine_orders_the_reading_and_is_said_to_be_missing
         None,
         "`prompts.embeddings` names no model",
     )
+
+
+def test_a_class_has_its_colour_where_there_is_one_of_it() -> None:
+    shown = table(section(MIXED).blocks, "prompt-classes")
+    tones = {row[0]: tone for row, tone in zip(shown.rows, shown.tones, strict=True)}
+    assert tones == {
+        "identical bytes": "pass", "encoding only": "", "white space only": "pass", "wording": "", "changed fact": "review",
+        "contract broken": "fail", "degenerate": "fail", "not comparable": "", "all pairs": "",
+    }  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from servegate.domain.blocks import Fold, Pair, Section, Table, Text
-from servegate.domain.judgement import Finding, Outcome, Severity
+from servegate.domain.judgement import EvidenceRef, Finding, Outcome, Severity
 from servegate.report.products import COMMENT_AIM, COMMENT_MOST, SUMMARY_MOST
 from tests.unit.report.report_samples import NASTY, SAMPLES, failed, hostile, not_comparable, not_started, passed, review
 
@@ -207,3 +207,32 @@ def test_a_check_that_says_it_does_not_judge_is_called_so_in_every_document() ->
     for name in ("comment.md", "summary.md", "report.md"):
         assert re.search(r"Speed.*not judged", files[name].decode()), name
     assert re.search(r'class="badge info">not judged<', files["report.html"].decode())
+
+
+@pytest.mark.parametrize("document", ["report.html", "report.md", "comment.md"])
+def test_whatever_the_arms_differ_in_stands_before_the_first_check(document: str) -> None:
+    sample = failed()
+    text = sample.render()[document].decode()
+    body = text[text.index("<body") :] if "<body" in text else text
+    checks = 'aria-labelledby="checks"'  # the page lists the checks at its side, too
+    head = body[: body.index(checks if checks in body else sample.sections[0].title)]
+    assert sample.plan.knobs
+    assert all(knob.name in head and str(knob.candidate) in head for knob in sample.plan.knobs)
+
+
+def test_the_evidence_of_a_finding_links_to_the_answers_that_are_shown() -> None:
+    pairs = tuple(
+        Pair(title=name, left_title="a", right_title="b", left=name, right="x", item=name) for name in ("p07", "p 'x\"<y>")
+    )
+    sample = failed()
+    sections = (sample.sections[0].model_copy(update={"blocks": (pairs[0], Fold(title="more", blocks=(pairs[1],)))}),)
+    refs = tuple(EvidenceRef(check="prompts", id=name, step=0) for name in ("p07", "p 'x\"<y>", "not shown"))
+    finding = Finding(code="prompts/a", severity=Severity.FAIL, check="prompts", message="m", evidence=refs)
+    verdict = sample.verdict.model_copy(update={"findings": (finding,)})
+    files = replace(sample, sections=sections, verdict=verdict).render()
+    page = files["report.html"].decode()
+    links = re.findall(r'<a href="#(s1-pair-\d)"><code>([^<]+) \(round 1\)</code></a>', page)
+    assert [anchor for anchor, _ in links] == ["s1-pair-1", "s1-pair-2"]
+    assert all(f'<figure class="pair" id="{anchor}">' in page for anchor, _ in links)
+    assert "<code>not shown (round 1)</code>" in page
+    assert "s1-pair" not in files["report.md"].decode()

@@ -67,9 +67,14 @@ def compared(evidence: Evidence[PromptsMeasurement], prompts: Mapping[str, Promp
     }
 
 
+def _asked(comparison: Comparison) -> dict[str, Json]:
+    """Return what `compared` found; nothing in a comparison of an older servegate."""
+    return comparison.candidate.get("asking") or {}
+
+
 def template_differs(comparison: Comparison, _limits: Limits) -> Finding | None:
     """What the candidate's own users ask was not measured, so it can be no PASS."""
-    asking = comparison.candidate.get("asking") or {}
+    asking = _asked(comparison)
     other, unknown = asking.get("other_template") or [], asking.get("template_unknown") or []
     if other:
         what = "the candidate's own chat template makes other tokens than the baseline's of"
@@ -84,7 +89,7 @@ def template_differs(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 def parser_past(comparison: Comparison, _limits: Limits) -> Finding | None:
     """Ids go past a reasoning parser; when only the candidate has one, what it makes of the answers was not measured."""
-    ids = (comparison.candidate.get("asking") or {}).get("parser_past") or []
+    ids = _asked(comparison).get("parser_past") or []
     if not ids:
         return None
     message = (
@@ -95,7 +100,7 @@ def parser_past(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 def reasoning_moved(comparison: Comparison, _limits: Limits) -> Finding | None:
     """A client reads one field; when the thoughts move to another, or into the text, it sees other answers."""
-    reasoning = (comparison.candidate.get("asking") or {}).get("reasoning") or {}
+    reasoning = _asked(comparison).get("reasoning") or {}
     before, after = (set(reasoning.get(arm) or ()) for arm in ("baseline", "candidate"))
     if not before or not after or before == after:
         return None
@@ -105,7 +110,7 @@ def reasoning_moved(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 def toggles(comparison: Comparison, _limits: Limits) -> Finding | None:
     """Some templates obey a toggle in a user's own words and delete it."""
-    ids = (comparison.candidate.get("asking") or {}).get("toggled") or []
+    ids = _asked(comparison).get("toggled") or []
     if not ids:
         return None
     message = f"{len(ids)} prompts hold `/think` or `/no_think`, which some templates and models obey: {_named(ids)}"
@@ -114,7 +119,7 @@ def toggles(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 def cached_tokens(comparison: Comparison, _limits: Limits) -> Finding | None:
     """A prefix read from the cache is computed in another batch shape; answers may part at a coin-flip for it."""
-    cached = (comparison.candidate.get("asking") or {}).get("cached") or {}
+    cached = _asked(comparison).get("cached") or {}
     if not cached.get("differing"):
         return None
     ids = cached["ids"]
@@ -126,7 +131,7 @@ def cached_tokens(comparison: Comparison, _limits: Limits) -> Finding | None:
 
 def stop_ids(comparison: Comparison, _limits: Limits) -> Finding | None:
     """No endpoint states its stop ids, but each answer that stopped ends with the one that stopped it."""
-    ended = (comparison.candidate.get("asking") or {}).get("ended_by") or {}
+    ended = _asked(comparison).get("ended_by") or {}
     before, after = (set(ended.get(arm) or ()) for arm in ("baseline", "candidate"))
     if not before or not after or before == after:
         return None

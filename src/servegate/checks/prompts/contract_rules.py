@@ -37,20 +37,21 @@ def broken(comparison: Comparison, limits: Limits) -> Finding | None:
 
 def unstable(comparison: Comparison, _limits: Limits) -> Finding | None:
     """Kept by the baseline almost always and by the candidate almost never: too much for noise, too little for a FAIL."""
-    items = in_state(comparison, ContractState.UNSTABLE)
-    if not items:
-        return None
-    message = f"{counted_as(items, 'contract')} kept by the baseline and not reliably by the candidate: {named(items)}"
-    return found("contract-unstable", Severity.REVIEW, message, refs(items))
+    said = "kept by the baseline and not reliably by the candidate"
+    return _for_review(comparison, ContractState.UNSTABLE, "contract-unstable", said)
 
 
 def not_judged(comparison: Comparison, _limits: Limits) -> Finding | None:
     """An answer that was cut or never came may have kept its contract: that is not known, and no PASS."""
-    items = in_state(comparison, ContractState.NOT_JUDGED)
+    said = "could not be judged in both arms (cut, failed, or no parser could tell)"
+    return _for_review(comparison, ContractState.NOT_JUDGED, "contract-not-judged", said)
+
+
+def _for_review(comparison: Comparison, state: ContractState, code: str, said: str) -> Finding | None:
+    items = in_state(comparison, state)
     if not items:
         return None
-    message = f"{counted_as(items, 'contract')} could not be judged in both arms (cut or failed): {named(items)}"
-    return found("contract-not-judged", Severity.REVIEW, message, refs(items))
+    return found(code, Severity.REVIEW, f"{counted_as(items, 'contract')} {said}: {named(items)}", refs(items))
 
 
 def lost(comparison: Comparison, _limits: Limits) -> Finding | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from servegate.checks.prompts.classes import AnswerClass
 from servegate.checks.prompts.records import Answer, PromptsMeasurement
+from servegate.checks.prompts.tables import STATE_WORDS
+from servegate.checks.prompts.tally import ContractState
 from servegate.domain.blocks import Pair
 from servegate.domain.records import Json
 from servegate.text.fact_changes import Change
@@ -42,13 +44,15 @@ def pair_block(item: dict[str, Json], texts: Texts, question: str, class_words: 
     why = f": {item['reason']}" if item["reason"] else ""
     return Pair(
         title=f"{item['prompt_id']} · {class_words[AnswerClass(item['class'])]}{why}",
+        item=item["prompt_id"],
         left_title=f"baseline, round {item['round'] + 1}",
         right_title=f"candidate, round {item['round'] + 1}",
         left=part.left,
         right=part.right,
         left_marks=part.left_marks,
         right_marks=part.right_marks,
-        note=_note(item, question, cut=part.cut),
+        asked=_asked(question),
+        note=_note(item, cut=part.cut),
     )
 
 
@@ -62,11 +66,13 @@ def _shown(answer: Answer | None) -> str:
     return f"({answer.status.value}{explained})"
 
 
-def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
+def _asked(question: str) -> str:
+    short = question if len(question) <= MOST_QUESTION else question[: MOST_QUESTION - 1] + "…"
+    return f"Asked: {short}" if question else ""
+
+
+def _note(item: dict[str, Json], *, cut: bool) -> str:
     said = []
-    if question:
-        short = question if len(question) <= MOST_QUESTION else question[: MOST_QUESTION - 1] + "…"
-        said.append(f"Asked: {short}")
     if len(item["changes"]) > 1:
         said.append(f"Changed facts: {'; '.join(change_text(change) for change in item['changes'][:MOST_CHANGES])}.")
     if item.get("accepted"):
@@ -81,7 +87,8 @@ def _note(item: dict[str, Json], question: str, *, cut: bool) -> str:
     if contract:
         kinds = ", ".join(contract["kinds"])
         said.append(
-            f"Expects {kinds}: {contract['state'].replace('_', ' ')}" + (f" ({contract['why']})." if contract["why"] else ".")
+            f"Expects {kinds}: {STATE_WORDS[ContractState(contract['state'])]}"
+            + (f" ({contract['why']})." if contract["why"] else ".")
         )
     if cut:
         said.append("Shown in part.")

@@ -50,10 +50,15 @@ LAXER: Mapping[str, Direction] = {
 
 
 class Embeddings(Settings):
-    """An embedding model behind an OpenAI-compatible `/v1/embeddings`, which is none of the arms and needs no key."""
+    """An embedding model behind an OpenAI-compatible `/v1/embeddings`, which is none of the arms and needs no key.
+
+    Seen with vLLM 0.32.0 and the demo's model (`--runner pooling --convert embed`), which finds a sentence nearer to its denial
+    (0.96) than to itself in other words (0.93).
+    """
 
     url: str = Field(pattern=r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$")
-    """Where it answers, without `/v1/embeddings`; texts of both arms are sent there."""
+    """Where it answers, without `/v1/embeddings`; texts of both arms are sent there. vLLM serves such a model with
+    `--runner pooling`."""
     model: str = Field(min_length=1)
     """The model's name there."""
 

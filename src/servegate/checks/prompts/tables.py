@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from servegate.checks.prompts.classes import AnswerClass
 from servegate.checks.prompts.tally import ContractState
-from servegate.domain.blocks import Block, Cell, Column, Fold, Table
+from servegate.domain.blocks import Block, Cell, Column, Fold, Table, Tone
 from servegate.domain.judgement import Comparison
 from servegate.domain.records import Json
 
@@ -19,6 +19,14 @@ CLASS_WORDS = {
     AnswerClass.CONTRACT_BROKEN: "contract broken",
     AnswerClass.DEGENERATE: "degenerate",
     AnswerClass.NOT_COMPARABLE: "not comparable",
+}
+TONES: dict[AnswerClass, Tone] = {
+    **dict.fromkeys((AnswerClass.IDENTICAL, AnswerClass.ENCODING, AnswerClass.WHITESPACE), "pass"),
+    AnswerClass.WORDING: "info",
+    AnswerClass.CHANGED_FACT: "review",
+    AnswerClass.CONTRACT_BROKEN: "fail",
+    AnswerClass.DEGENERATE: "fail",
+    AnswerClass.NOT_COMPARABLE: "not-comparable",
 }
 STATE_WORDS = {
     ContractState.CONFIRMED: "broken in every round",
@@ -53,6 +61,7 @@ def class_table(comparison: Comparison) -> Table:
         title="What became of the answers",
         columns=(Column(title="class"), *(Column(title=title) for title, _ in halves)),
         rows=(*rows, ("all pairs", *(half["pairs"] for _, half in halves))),
+        tones=(*(TONES[name] if any(half["classes"][name.value] for _, half in halves) else "" for name in AnswerClass), ""),
         note="One round against one round in every column, so the columns compare.",
     )
 
