@@ -259,6 +259,34 @@ def test_a_pull_request_can_not_lower_its_own_bar(clone: Clone, tmp_path: Path) 
     assert "prompts.jsonl, servegate.yaml); the base branch's were used here" in told.message
 
 
+def test_templates_come_from_the_base_branch_and_are_part_of_the_rules(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "main")
+    clone.write("servegate.yaml", GATE + "templates: reports\n")
+    clone.write("reports/comment.md.j2", "{{ page.verdict.word }}: the base branch's\n")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.write("reports/comment.md.j2", "PASS {{ page.verdict.word }}\n")
+    clone.write("reports/report.css", "body {}\n")  # one that the base branch has not
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert index.rules_changed == ("reports/comment.md.j2", "reports/report.css")
+    [pair] = index.pairs
+    plan = resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml").plan
+    assert plan.templates == {"comment.md.j2": "{{ page.verdict.word }}: the base branch's\n"}
+    assert plan.fingerprint() == plan.model_copy(update={"templates": {}}).fingerprint(), "a layout changes no verdict"
+    clone.git("switch", "-q", "main")
+    clone.write("reports/comment.md.j2", "{{ page.gate|safe }}\n")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "later")
+    clone.write("serving/a.yaml", SERVING.replace("8", "32"))
+    clone.commit()
+    index = prepare(Repository(clone.root), "servegate.yaml", "main", "later", tmp_path / "wrong")
+    [refused] = index.not_measured
+    assert refused.weight == "refused"
+    assert refused.reason.startswith("comment.md.j2:1: the filter 'safe' is not allowed here")
+
+
 def test_rules_of_the_head_judge_only_when_that_is_asked_for(clone: Clone, tmp_path: Path) -> None:
     clone.write("serving/a.yaml", SERVING.replace("8", "16"))
     clone.write("servegate.yaml", GATE.replace("team", "mine"))

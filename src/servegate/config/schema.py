@@ -157,5 +157,7 @@ class GateConfig(Settings):
     """Which serving configs a pull request is gated for."""
     calibration: str | None = CALIBRATION_FILE
     """This gate's own false-alarm record, which `servegate calibrate` writes; shown, never judged; null shows none."""
+    templates: str | None = None
+    """Folder with templates of yours in place of servegate's ([templates](templates.md)); read from the base branch."""
     publish: PublishSettings = PublishSettings()
     output: OutputSettings = OutputSettings()
