@@ -131,6 +131,8 @@ class OutputSettings(Settings):
 
     directory: str = "servegate-runs"
     """Unlike the files above it starts from the working directory, where a run belongs."""
+    csv_encoding: Literal["utf-8", "utf-8-sig"] = "utf-8"
+    """`utf-8-sig` for people who open the tables by a double click in Excel; pandas reads either."""
 
 
 class GateConfig(Settings):

@@ -105,12 +105,13 @@ def render(  # noqa: PLR0913, PLR0917 - one argument for each part of the record
         "comment.md": comment(source, own),
         "environment.json": environment(source, plan.fingerprint()),
         "reproduce.sh": script(served),
-        "tables/checks.csv": csv_bytes(outcome_table(source)),
-        "tables/findings.csv": csv_bytes(finding_table(source)),
     }
+    tables.update({"tables/checks.csv": outcome_table(source), "tables/findings.csv": finding_table(source)})
     if figures:
-        products[DECIDING_CSV] = csv_bytes(deciding_table(figures))
-    products.update({name: csv_bytes(table) for name, table in tables.items()})
+        tables[DECIDING_CSV] = deciding_table(figures)
+    encoding = plan.settings.get("output.csv_encoding")
+    mark = encoding is not None and encoding.value == "utf-8-sig"
+    products.update({name: csv_bytes(table, mark=mark) for name, table in tables.items()})
     return dict(sorted(products.items()))
 
 
