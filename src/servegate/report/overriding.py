@@ -40,7 +40,7 @@ MOST_JOINED = 1 << 20
 BROKEN = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What a template that was let through may still raise when it is run."""
 
-_FILTERS = frozenset({"code", "fence", "lines", "prose", "length", "upper", "lower", "e", "escape"})
+_FILTERS = frozenset({"code", "fence", "told", "lines", "prose", "length", "upper", "lower", "e", "escape"})
 _TESTS = frozenset({"defined", "none", "string", "number", "sequence", "odd", "even"})
 _TEXT = frozenset({"strip", "startswith", "endswith"})
 _LOOP = frozenset({"index", "index0", "revindex", "revindex0", "first", "last", "length", "depth", "cycle"})

@@ -22,7 +22,7 @@ from jinja2 import ChoiceLoader, DictLoader, Environment, PackageLoader, StrictU
 from markupsafe import Markup, escape
 
 from servegate.report import overriding
-from servegate.report.filters import code, fence, markdown
+from servegate.report.filters import code, fence, markdown, told
 from servegate.report.overriding import BROKEN, Sandbox
 from servegate.report.page import Page
 from servegate.report.prose import prose
@@ -99,7 +99,7 @@ class Templates:
 
     @cached_property
     def _markdown(self) -> Sandbox:
-        return Sandbox(self._loader, _markdown_value, {"code": code, "fence": fence})
+        return Sandbox(self._loader, _markdown_value, {"code": code, "fence": fence, "told": told})
 
     @cached_property
     def _html(self) -> Sandbox:
@@ -150,7 +150,7 @@ def _html_value(value: Any) -> Any:
 @cache
 def _markdown_environment() -> Environment:
     environment = _environment(_markdown_value)
-    environment.filters.update(code=code, fence=fence)
+    environment.filters.update(code=code, fence=fence, told=told)
     return environment
 
 
