@@ -93,8 +93,8 @@ def test_nothing_of_the_comment_lies_off_a_phones_screen(browser: Any, name: str
     context = browser.new_context(offline=True, viewport={"width": 390, "height": 900})
     page = context.new_page()
     page.set_content(f"<!doctype html><style>{style}</style>{github_flavored_markdown_to_html(text, Options.CMARK_OPT_UNSAFE)}")
-    off = "[...document.querySelectorAll('table, pre')].filter(item => item.scrollWidth > item.clientWidth).map(item => item.innerText)"
-    assert page.evaluate(off) == []
+    wider = "[...document.querySelectorAll('table, pre')].filter(item => item.scrollWidth > item.clientWidth).length"
+    assert page.evaluate(wider) == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     context.close()
 
