@@ -11,9 +11,12 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ class Replica:
         self.directory = directory
         self.control, self.gateway = _free_port(), _free_port()
         self.tokens: dict[str, str] = {}
+        self.storage_tokens: list[str | None] = []
 
     def __enter__(self) -> Replica:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -40,7 +44,7 @@ class Replica:
             ],
             stdout=(self.directory / "replica.log").open("wb"),
             stderr=subprocess.STDOUT,
-            env=environment,
+            env={**environment, "REPLICA_ARTIFACTS": str(self.directory / "artifacts"), "REPLICA_STORAGE": self._storage()},
             start_new_session=True,
         )
         try:
@@ -57,6 +61,8 @@ class Replica:
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait(10)
+        self.storage.shutdown()
+        self.storage.server_close()
 
     def reset(self) -> None:
         """Back to the seed: no comment, no fault."""
@@ -83,12 +89,50 @@ class Replica:
 
     def comment_as(self, name: str, body: str) -> int:
         """Comment on the pull request as somebody; returns the comment's id."""
+        return int(self._as(name, "POST", f"issues/{PULL_REQUEST}/comments", {"body": body})["id"])
+
+    def edit_as(self, name: str, comment: int, body: str) -> None:
+        """Change a comment as somebody."""
+        self._as(name, "PATCH", f"issues/comments/{comment}", {"body": body})
+
+    def permit(self, name: str, permission: str) -> None:
+        """Say what somebody may do in the repository: pull, push, maintain, admin."""
+        self._as("bot", "PUT", f"collaborators/{name}", {"permission": permission})
+
+    def upload(self, number: int, head: str, content: bytes) -> None:
+        """Store an archive as the artifact of a workflow run."""
+        store = self.directory / "artifacts"
+        store.mkdir(exist_ok=True)
+        (store / f"{number}-{head}.zip").write_bytes(content)
+
+    def wait(self, seconds: int) -> None:
+        """Let the replica's own clock run on."""
+        self._ask("POST", "/envs/gate/advance", {"seconds": seconds})
+
+    def _storage(self) -> str:
+        """Serve uploaded archives as GitHub's storage does: another server, whose address is its own permission."""
+        outer = self
+
+        class Handler(SimpleHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.storage_tokens.append(self.headers.get("authorization"))
+                super().do_GET()
+
+            def log_message(self, *_: Any) -> None:
+                """Be quiet."""
+
+        self.storage = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(self.directory / "artifacts")))
+        threading.Thread(target=self.storage.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self.storage.server_address[1]}"
+
+    def _as(self, name: str, method: str, path: str, body: Any) -> Any:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.control}/gw/api.github.com/repos/{REPOSITORY}/issues/{PULL_REQUEST}/comments",
-            data=json.dumps({"body": body}).encode(),
+            f"http://127.0.0.1:{self.control}/gw/api.github.com/repos/{REPOSITORY}/{path}",
+            data=json.dumps(body).encode(),
+            method=method,
             headers={"authorization": f"Bearer {self.tokens[name]}", "content-type": "application/json"},
         )
-        return int(_read(request)["id"])
+        return _read(request)
 
     def network(self) -> dict[str, str]:
         """Environment through which a client reaches the replica as api.github.com."""

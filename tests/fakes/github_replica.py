@@ -16,7 +16,9 @@ replies for "Get / Update / Delete an issue comment" and "Create / Update a chec
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from myworld import api as core
@@ -114,8 +116,72 @@ def list_check_runs(ctx: Any, request: Any) -> Json:
     return {"total_count": len(found), "check_runs": found}
 
 
+REACTIONS = ONE_COMMENT + "/reactions"
+ARTIFACTS = "/repos/{owner}/{repo}/actions/artifacts"
+STORE = Path(os.environ.get("REPLICA_ARTIFACTS", "/nowhere"))
+"""Uploaded archives: `<id>-<head sha>.zip`, of the artifact `servegate-run`."""
+
+
+@api.op("github.reactions.createForIssueComment", "POST", REACTIONS, service="github")
+def create_reaction(ctx: Any, request: Any) -> Response:
+    _, _, comment = _comment(ctx, request)
+    content = api._json_args(request).get("content")
+    if content not in ("+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"):
+        raise model._unprocessable("Validation Failed", [{"resource": "Reaction", "field": "content", "code": "invalid"}])
+    comment.setdefault("reactions", []).append(content)
+    return Response(201, {"id": len(comment["reactions"]), "content": content, "user": {"login": "bot"}})
+
+
+@api.op("github.repos.addCollaborator", "PUT", "/repos/{owner}/{repo}/collaborators/{user}", service="github")
+def add_collaborator(ctx: Any, request: Any) -> Response:
+    repo = api._r(ctx, request)
+    repo.setdefault("permissions", {})[request.params["user"]] = api._json_args(request).get("permission", "push")
+    return Response(204, None)
+
+
+@api.op(
+    "github.repos.getCollaboratorPermissionLevel", "GET", "/repos/{owner}/{repo}/collaborators/{user}/permission",
+    read_only=True, service="github",
+)  # fmt: skip
+def permission(ctx: Any, request: Any) -> Json:
+    user = request.params["user"]
+    given = api._r(ctx, request).get("permissions", {}).get(user, "pull")
+    # GitHub names the permission in two ways: `push` when it is given, `write` when it is asked for.
+    return {"permission": {"push": "write", "pull": "read"}.get(given, given), "user": {"login": user}}
+
+
+@api.op("github.pulls.listCommits", "GET", "/repos/{owner}/{repo}/pulls/{number}/commits", read_only=True, service="github")
+def list_commits(ctx: Any, request: Any) -> list[Json]:
+    repo = api._r(ctx, request)
+    pull = repo["pulls"][int(request.params["number"])]
+    return [{"sha": repo["branches"][pull["head"]]}]
+
+
+@api.op("github.actions.listArtifactsForRepo", "GET", ARTIFACTS, read_only=True, service="github")
+def list_artifacts(ctx: Any, request: Any) -> Json:
+    repo = api._r(ctx, request)
+    found = [_artifact_json(repo, path) for path in sorted(STORE.glob("*.zip"))] if STORE.is_dir() else []
+    found = [each for each in found if request.arg("name") in (None, each["name"])]
+    return {"total_count": len(found), "artifacts": found}
+
+
+@api.op("github.actions.downloadArtifact", "GET", ARTIFACTS + "/{artifact}/zip", read_only=True, service="github")
+def download_artifact(ctx: Any, request: Any) -> Response:
+    """Point to the storage, which is another server and is shown no token."""
+    [path] = STORE.glob(f"{int(request.params['artifact'])}-*.zip")
+    return Response(302, None, {"location": f"{os.environ['REPLICA_STORAGE']}/{path.name}"})
+
+
+def _artifact_json(repo: Json, path: Path) -> Json:
+    number, _, sha = path.stem.partition("-")
+    url = f"{_url(repo)}/actions/artifacts/{number}"
+    run = {"id": int(number) * 10, "head_sha": sha, "head_branch": "feat/x"}
+    plain = {"id": int(number), "name": "servegate-run", "expired": False, "workflow_run": run}
+    return {**plain, "url": url, "archive_download_url": f"{url}/zip"}
+
+
 # The replica has a list of its own, of jobs; the first operation that matches answers.
-core._OPS.insert(0, core._OPS.pop())
+core._OPS.insert(0, next(each for each in reversed(core._OPS) if each.id == "github.checks.listForRef"))
 
 
 def _comment(ctx: Any, request: Any) -> tuple[Json, Any, Json]:

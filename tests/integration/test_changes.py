@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ import pytest
 from servegate.changes import ChangesError, Repository
 from servegate.checks.verdict import decide
 from servegate.cli import _code
+from servegate.domain.judgement import Outcome
+from servegate.errors import RunnerError
 from servegate.pipeline.changing import Index, prepare, read_index, resolved_pair
+from servegate.report.overview import Row, overall, overview
 from tests.fakes import install
+from tests.unit.publish.test_publish import verdict as verdict_of
 
 GATE = """\
 version: 1
@@ -259,6 +264,34 @@ def test_a_pull_request_can_not_lower_its_own_bar(clone: Clone, tmp_path: Path) 
     assert "prompts.jsonl, servegate.yaml); the base branch's were used here" in told.message
 
 
+def test_templates_come_from_the_base_branch_and_are_part_of_the_rules(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "main")
+    clone.write("servegate.yaml", GATE + "templates: reports\n")
+    clone.write("reports/comment.md.j2", "{{ page.verdict.word }}: the base branch's\n")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    clone.write("serving/a.yaml", SERVING.replace("8", "16"))
+    clone.write("reports/comment.md.j2", "PASS {{ page.verdict.word }}\n")
+    clone.write("reports/report.css", "body {}\n")  # one that the base branch has not
+    clone.commit()
+    index = index_of(clone, tmp_path)
+    assert index.rules_changed == ("reports/comment.md.j2", "reports/report.css")
+    [pair] = index.pairs
+    plan = resolved_pair(tmp_path / "pairs", pair.gate, "servegate.yaml").plan
+    assert plan.templates == {"comment.md.j2": "{{ page.verdict.word }}: the base branch's\n"}
+    assert plan.fingerprint() == plan.model_copy(update={"templates": {}}).fingerprint(), "a layout changes no verdict"
+    clone.git("switch", "-q", "main")
+    clone.write("reports/comment.md.j2", "{{ page.gate|safe }}\n")
+    clone.commit()
+    clone.git("switch", "-q", "-C", "later")
+    clone.write("serving/a.yaml", SERVING.replace("8", "32"))
+    clone.commit()
+    index = prepare(Repository(clone.root), "servegate.yaml", "main", "later", tmp_path / "wrong")
+    [refused] = index.not_measured
+    assert refused.weight == "refused"
+    assert refused.reason.startswith("comment.md.j2:1: the filter 'safe' is not allowed here")
+
+
 def test_rules_of_the_head_judge_only_when_that_is_asked_for(clone: Clone, tmp_path: Path) -> None:
     clone.write("serving/a.yaml", SERVING.replace("8", "16"))
     clone.write("servegate.yaml", GATE.replace("team", "mine"))
@@ -455,3 +488,95 @@ def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
     said = capsys.readouterr().out
     assert "the verdict is pass" in said.lower()
     assert "The verdict is review: 1 of 2 changed serving configs were not measured: serving/b.yaml: was deleted" in said
+
+
+# -- what one pull request may cost ---------------------------------------------------------------------------------
+
+
+class Hours:
+    """A clock that a measurement moves on, and what stands for one: nothing is served here, only the budget is looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *minutes: float, busy: bool = False) -> None:
+        self.now, self.left, self.begun = 0.0, list(minutes), []
+        self.busy = busy
+        monkeypatch.setattr("servegate.cli.ci.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("servegate.cli.ci.measure", self.measure)
+        monkeypatch.setattr("servegate.cli.ci.pipeline.compare", lambda _run: verdict_of(Outcome.PASS, "no damage found"))
+        monkeypatch.setattr("servegate.cli.ci.pipeline.report", lambda _run: {})
+
+    def measure(self, found: Any, *_: Any, **__: Any) -> Any:
+        self.begun.append(found.plan.arms["candidate"].config.path)
+        self.now += 60 * self.left.pop(0)
+        if self.busy:
+            raise RunnerError("NVIDIA H200 (GPU-1) is taken by gate x", advice="Run again later.")
+        return SimpleNamespace(root=found.run_root, read_verdict=lambda: verdict_of(Outcome.PASS, "no damage found"))
+
+
+def three_changed(clone: Clone, minutes: float) -> None:
+    clone.git("switch", "-q", "-C", "main")
+    clone.write("servegate.yaml", GATE.replace("max_pairs: 3", f"max_pairs: 3\n  budget_minutes: {minutes}"))
+    clone.write("serving/c.yaml", SERVING.replace("org/m", "org/c"))
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    for name in "abc":
+        path = clone.root / f"serving/{name}.yaml"
+        path.write_text(path.read_text().replace("8", "16"))
+    clone.commit()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "taken", "measured", "code"),
+    [
+        (120, (30, 30, 30), "abc", 0),
+        (120, (70, 30, 30), "a", 3),  # another one as long as the longest would not fit
+        (120, (50, 60, 30), "ab", 3),
+        (10, (30, 30, 30), "a", 3),  # the first one is always measured: something has to be said
+    ],
+)
+def test_a_pull_request_over_its_budget_is_a_review_that_says_what_was_skipped(
+    clone: Clone,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    minutes: float,
+    taken: Any,
+    measured: str,
+    code: int,
+) -> None:
+    hours = Hours(monkeypatch, *taken)
+    three_changed(clone, minutes)
+    monkeypatch.chdir(clone.root)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs")]) == code
+    assert hours.begun == [f"serving/{name}.yaml" for name in measured]
+    index = read_index(tmp_path / "runs")
+    skipped = [f"serving/{name}.yaml" for name in "abc" if name not in measured]
+    reason = f"was not started: `changes.budget_minutes: {minutes:g}` would not hold it"
+    assert [(each.path, each.code, each.reason) for each in index.not_measured] == [
+        (path, "budget", reason) for path in skipped
+    ]
+    if not skipped:
+        return
+    # The overview is what a branch protection requires: no PASS of the measured ones hides what was skipped.
+    rows = [Row(path, Outcome.PASS, "no damage found", True) for path in hours.begun]
+    rows += [Row(each.path, Outcome.REVIEW, each.reason, False) for each in index.not_measured]
+    assert overall(rows)[0] is Outcome.REVIEW
+    text = overview(rows, (), {"base": "a" * 40, "head": "b" * 40}).decode()
+    for path in skipped:
+        assert f"**not measured** `{path}`: was not started" in text
+
+
+def test_a_card_that_stays_busy_is_an_error_of_the_runner_and_no_refusal_of_the_change(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    Hours(monkeypatch, 10, 10, 10, busy=True)
+    three_changed(clone, 240)
+    monkeypatch.chdir(clone.root)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs")]) == 5
+    found = read_index(tmp_path / "runs").not_measured
+    assert {each.weight for each in found} == {"failed"}
+    assert "is taken by gate x" in found[0].reason
+    capsys.readouterr()
+    assert _code(["publish", str(tmp_path / "runs")]) == 0
+    assert "The verdict is error: 3 of 3 changed serving configs were not measured" in capsys.readouterr().out

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from servegate.cli import _code
-from servegate.cli.accept import form_of, said_in_comment
 from servegate.errors import UsageError
+from servegate.publish.acceptances import Comments
 from servegate.publish.commands import Accept
 from servegate.publish.fetching import download, unpack
 from tests.fakes.github import REPOSITORY
@@ -150,16 +150,17 @@ def test_only_somebody_with_write_access_accepts(
     comment(tmp_path, monkeypatch, "/servegate accept p1 fine")
     served.answers["GET", f"{ROOT}/collaborators/dev/permission"] = [(200, {"permission": permission})]
     if may:
-        assert said_in_comment(os.environ) == Accept(1, "dev", "p1", "fine")
+        assert Comments(os.environ).writer() == Accept(1, "dev", "p1", "fine")
     else:
         with pytest.raises(UsageError, match="may not accept"):
-            said_in_comment(os.environ)
+            Comments(os.environ).writer()
 
 
-def test_a_comment_names_a_change_that_the_run_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = b"version: 1\nreviews:\n  - {prompt: p1, changes_sha256: 'a'}\n  - {prompt: p2, changes_sha256: 'b'}\n"
-    monkeypatch.setattr("servegate.cli.accept.pipeline.review", lambda _run: ({"reviews.yaml": rows}, 2))
-    form = form_of(None, Accept(1, "dev", "p2", "same unit"))  # type: ignore[arg-type]
-    assert form["reviews"] == [{"prompt": "p2", "changes_sha256": "b", "verdict": "minor", "why": "same unit"}]
-    with pytest.raises(UsageError, match="no unread change of 'p3'"):
-        form_of(None, Accept(1, "dev", "p3", "x"))  # type: ignore[arg-type]
+def test_somebody_whom_github_does_not_know_any_more_may_not(
+    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    comment(tmp_path, monkeypatch, "/servegate accept p1 fine")
+    with pytest.raises(UsageError, match="their permission here is 'none'"):
+        Comments(os.environ).writer()

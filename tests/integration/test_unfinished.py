@@ -95,7 +95,7 @@ def test_a_cancelled_run_takes_the_place_of_an_older_pass(replica: Replica, tmp_
     [comment] = replica.comments()
     assert "PASS" not in comment["body"]
     assert "NOT EVALUATED: `demo`" in comment["body"]
-    assert "the run was cancelled, or its time was up, before there was a verdict" in comment["body"]
+    assert "The run was cancelled, or its time was up, before there was a verdict." in comment["body"]
     assert " 101.1 -->" in comment["body"]
     assert "baseline start: &lt;b&gt;@\u200ball&lt;/b&gt;, 31 s" in comment["body"]
     [check] = replica.check_runs()

@@ -405,19 +405,22 @@ def test_publishing_without_a_comment_needs_neither_token_nor_network(runner: Ru
 
 
 @pytest.mark.parametrize(
-    ("status", "judged", "measured", "ended"),
+    ("cancelled", "judged", "measured", "ended"),
     [
-        ("success", "success", "success", "success"),
-        ("cancelled", "skipped", "success", "cancelled"),
-        ("success", "failure", "success", "failure"),
-        ("success", "failure", "cancelled", "cancelled"),
-        ("success", "success", "failure", "failure"),
-        ("success", "failure", "skipped", "skipped"),
+        (False, "success", "success", "success"),
+        (True, "skipped", "success", "cancelled"),
+        (False, "failure", "success", "failure"),
+        (False, "failure", "cancelled", "cancelled"),
+        (False, "success", "failure", "failure"),
+        (False, "failure", "skipped", "skipped"),
     ],
 )
-def test_publishing_is_told_how_the_run_ended(runner: Runner, status: str, judged: str, measured: str, ended: str) -> None:
+def test_publishing_is_told_how_the_run_ended(runner: Runner, cancelled: bool, judged: str, measured: str, ended: str) -> None:
     runner.run("prepare", IMAGE=IMAGE)
-    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS=status, JUDGED=judged, MEASURED_RESULT=measured, GATE="demo")
+    assert "cancelled() &&" in STEPS["cancelled"]["if"]
+    if cancelled:
+        runner.run("cancelled")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JUDGED=judged, MEASURED_RESULT=measured, GATE="demo")
     argv = runner.last()
     runs = runner.variables["OUTPUT_prepare_runs"]
     assert argv[argv.index(IMAGE) + 1 :] == ["publish", f"--ended={ended}", "--gate=demo", "--neutral=none", runs]
@@ -430,10 +433,10 @@ def test_a_cancelled_run_is_published_from_what_it_left(runner: Runner) -> None:
     run = Path(outputs["runs"], "demo")
     run.mkdir()
     (run / "run.json").write_text("{}")
-    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", CANCELLED="cancelled")
     assert runner.last()[-1] == str(run)
     Path(outputs["runs"], "index.json").write_text("{}")
-    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", CANCELLED="cancelled")
     assert runner.last()[-1] == outputs["runs"]
     assert str(STEPS["publish"]["if"]).startswith("${{ always() &&")
 

@@ -52,12 +52,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class NotMeasured:
-    """A watched file that changed and is not compared. `weight` is the outcome that it has: never a pass."""
+    """A watched file that changed and is not compared. `weight` is the outcome that it has: never a pass.
+
+    `refused`: it may not be measured, which is the change's own fault; `failed`: it could not be, which is not.
+    """
 
     path: str
     code: str
     reason: str
-    weight: Literal["review", "refused"] = "review"
+    weight: Literal["review", "refused", "failed"] = "review"
 
 
 def pairs_of(

@@ -6,7 +6,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -80,7 +80,9 @@ def command(
         except Cancelled:
             raise
         except ServegateError as error:
-            index = _left(index, NotMeasured(pair.after, "failed", error.what, "refused"))
+            # A card that stays busy, a full disk, a lost machine: no fault of the change, and no word on it either.
+            weight: Literal["refused", "failed"] = "refused" if error.exit_code is ExitCode.USAGE else "failed"
+            index = _left(index, NotMeasured(pair.after, "failed", error.what, weight))
             continue
         finally:
             longest = max(longest, time.monotonic() - begun)
@@ -104,7 +106,8 @@ def _write(output: Path, index: Index, outcomes: dict[str, Outcome]) -> None:
 def _code(outcomes: dict[str, Outcome], rest: ExitCode) -> ExitCode:
     """Return the worst: a refused config is as bad as an error, and what was not measured is a REVIEW."""
     counted = list(outcomes.values())
-    counted += [Outcome.ERROR] if rest is ExitCode.USAGE else [Outcome.REVIEW] if rest is ExitCode.REVIEW else []
+    stands_for = {ExitCode.USAGE: Outcome.ERROR, ExitCode.ERROR: Outcome.ERROR, ExitCode.REVIEW: Outcome.REVIEW}
+    counted += [stands_for[rest]] if rest in stands_for else []
     if not counted:
         return rest
     decided = worst(tuple(counted))

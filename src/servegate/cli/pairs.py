@@ -107,5 +107,7 @@ def left_over(index: Index, *, allow_no_change: bool) -> ExitCode:
     """Return what the unmeasured part amounts to by itself; that nothing changed is a pass only where it was allowed."""
     if any(each.weight == "refused" for each in index.not_measured):
         return ExitCode.USAGE
+    if any(each.weight == "failed" for each in index.not_measured):
+        return ExitCode.ERROR
     nothing = not index.pairs and not index.not_measured
     return ExitCode.REVIEW if index.not_measured or (nothing and not allow_no_change) else ExitCode.PASS

@@ -228,7 +228,7 @@ def _publish_pairs(folder: Path, index: Index, wanted: Wanted) -> tuple[list[Row
         if not reason:
             rows.append(Row(pair.after, Outcome.ERROR, "the run ended before it was measured", False))
     for each in index.not_measured:
-        outcome = Outcome.ERROR if each.weight == "refused" else Outcome.REVIEW
+        outcome = Outcome.REVIEW if each.weight == "review" else Outcome.ERROR
         rows.append(Row(each.path, outcome, each.reason, False))
     return rows, found, failed
 

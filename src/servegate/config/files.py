@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from servegate.config.hub import HUB, from_hub
 from servegate.config.schema import BUNDLED, MAX_INPUT_BYTES
 from servegate.domain.calibration import KIND, SCHEMA_VERSION, Calibration
+from servegate.domain.plan import TEMPLATES
 from servegate.domain.strict_json import parse_json
 from servegate.errors import UsageError
 from servegate.ledger import Ledger
@@ -86,6 +87,27 @@ def read_ledger(path: Path, *, required: bool = False) -> Ledger:
     if not required and not path.is_file():
         return Ledger()
     return parse_ledger(strict_yaml.load(read_text(path), str(path)).data, str(path))
+
+
+def read_templates(folder: Path) -> dict[str, str]:
+    """Return the templates of a folder by name, checked; those that are not there stay servegate's own.
+
+    Raises:
+        UsageError: there is no such folder, it holds none of them or something else, or one holds what none may.
+    """
+    from servegate.report.templating import Templates  # its libraries take a second to import, and most gates need none of them
+
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", advice=f"It holds templates: {', '.join(TEMPLATES)}.")
+    names = sorted(path.name for path in folder.iterdir())
+    for name in names:
+        if name not in TEMPLATES:
+            near = get_close_matches(name, TEMPLATES, n=1)
+            meant = f"Did you mean {near[0]}?" if near else f"Those are {', '.join(TEMPLATES)}."
+            raise UsageError(f"{folder / name} is no template that can be replaced", advice=meant)
+    if not names:
+        raise UsageError(f"{folder} holds no template", advice=f"It may hold {', '.join(TEMPLATES)}.")
+    return Templates({name: read_text(folder / name) for name in names}).own
 
 
 def read_calibration(path: Path, *, required: bool = False) -> Calibration | None:

@@ -13,7 +13,7 @@ from servegate.checks.contract import Change, Inputs
 from servegate.checks.engagement.variables import meant
 from servegate.config.choosing import chosen, fitted
 from servegate.config.faults import place_of
-from servegate.config.files import near_files, read_calibration, read_ledger, read_text, reader
+from servegate.config.files import near_files, read_calibration, read_ledger, read_templates, read_text, reader
 from servegate.config.loading import Loaded
 from servegate.config.schema import ArmSettings, EngineSettings, GateConfig
 from servegate.domain.arms import Arm, Fallback, Role, ServingConfig
@@ -118,6 +118,7 @@ def resolve(loaded: Loaded, origin: Origin | None = None) -> Resolved:
         accepted_file=config.accepted if accepted.accepted else None,
         accepted=tuple(entry.to_yaml() for entry in accepted.accepted),
         origin=origin,
+        templates={} if config.templates is None else read_templates(loaded.directory / config.templates),
         calibration=None if calibration is None else calibration.brief().to_json(),
     )
     warnings = [f"{arm.name}: {note}" for arm in arms.values() for note in notes(arm.config)]

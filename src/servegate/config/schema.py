@@ -131,6 +131,8 @@ class OutputSettings(Settings):
 
     directory: str = "servegate-runs"
     """Unlike the files above it starts from the working directory, where a run belongs."""
+    csv_encoding: Literal["utf-8", "utf-8-sig"] = "utf-8"
+    """`utf-8-sig` for people who open the tables by a double click in Excel; pandas reads either."""
 
 
 class GateConfig(Settings):
@@ -157,5 +159,7 @@ class GateConfig(Settings):
     """Which serving configs a pull request is gated for."""
     calibration: str | None = CALIBRATION_FILE
     """This gate's own false-alarm record, which `servegate calibrate` writes; shown, never judged; null shows none."""
+    templates: str | None = None
+    """Folder with templates of yours in place of servegate's ([templates](templates.md)); read from the base branch."""
     publish: PublishSettings = PublishSettings()
     output: OutputSettings = OutputSettings()

@@ -9,6 +9,9 @@ from typing import Literal
 from servegate.domain.arms import Arm
 from servegate.domain.records import Json, Record
 
+TEMPLATES = ("comment.md.j2", "report.md.j2", "page.html.j2", "report.css")
+"""Names of the templates that a team may put in place of servegate's."""
+
 
 class Knob(Record):
     """One serving option (or environment variable) in which the arms differ; an absent side is `None`."""
@@ -107,6 +110,8 @@ class Plan(Record):
     """Its entries, so that the record is judged under them without the file."""
     origin: Origin | None = None
     """What git says of a gate on a pull request; None for one that was run by hand."""
+    templates: dict[str, str] = {}
+    """The team's own templates by name, so that the record is drawn with them without their files."""
     calibration: Json | None = None
     """The gate's own false-alarm record as it stood when the plan was made, without its rows; shown, never judged."""
 
@@ -123,9 +128,9 @@ def fingerprint_of(plan: dict[str, Json]) -> str:
     """Return the fingerprint of a plan as it stands in its file, fields that this version does not know included.
 
     A plan that was written before there were accepted differences, or an origin in git, keeps its fingerprint. The
-    calibration is no part of it: it changes nothing of what is done or how it is judged.
+    calibration and the templates are no part of it: they change nothing of what is done or how it is judged.
     """
-    later = ("calibration", *(() if plan.get("accepted") else ("accepted", "accepted_file")))
+    later = ("calibration", "templates", *(() if plan.get("accepted") else ("accepted", "accepted_file")))
     later = later if plan.get("origin") else (*later, "origin")
     return sha256_of({key: value for key, value in plan.items() if key not in later})
 

@@ -24,7 +24,7 @@ from servegate.artifacts import load as load_json
 from servegate.changes import Change, ChangesError, NotMeasured, Pair, Repository, Taken, Watched, pairs_of, take
 from servegate.config import Loaded, Overrides, Resolved, load, resolve
 from servegate.config.schema import ACCEPTED_FILE, BUNDLED, MAX_INPUT_BYTES
-from servegate.domain.plan import Origin
+from servegate.domain.plan import TEMPLATES, Origin
 from servegate.domain.records import Json
 from servegate.engines.options import known_options
 from servegate.errors import ServegateError, UsageError
@@ -149,7 +149,9 @@ class _Rules:
         data = strict_yaml.load(self.text, path).data
         self.gate = str(data.get("gate", ""))
         here = posixpath.dirname(path)
-        names = {ACCEPTED_FILE, *(text for text in _texts(data) if not text.startswith(BUNDLED))}
+        folder = data.get("templates")
+        templates = [posixpath.join(folder, name) for name in TEMPLATES] if isinstance(folder, str) else []
+        names = {ACCEPTED_FILE, *templates, *(text for text in _texts(data) if not text.startswith(BUNDLED))}
         paths = (posixpath.normpath(posixpath.join(here, name)) for name in names if name and "\0" not in name)
         self.files = tuple(sorted(each for each in paths if not each.startswith(("../", "/")) and each not in ("..", ".")))
 

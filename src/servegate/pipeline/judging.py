@@ -62,8 +62,11 @@ def rejudged(run: RunDirectory) -> Verdict:
     return decide(plan, arms, results, accepted, run_status=run.read_run().status, measured_on=measured_on(run))
 
 
-def report(run: RunDirectory) -> dict[str, bytes]:
-    """Render the report of a judged run and write it under `report/`; returns the files."""
+def report(run: RunDirectory, templates: Mapping[str, str] | None = None) -> dict[str, bytes]:
+    """Render the report of a judged run and write it under `report/`; returns the files.
+
+    `templates`: a team's own, in place of those of the plan.
+    """
     from servegate.report import render  # its libraries take a second to import, and judging needs none of them
 
     run.ensure_untouched()
@@ -93,6 +96,7 @@ def report(run: RunDirectory) -> dict[str, bytes]:
         run_status=envelope.status,
         stages=_stage_rows(run, plan, envelope.data.get("stages", ())),
         figures=complete(arms, figures, missing, plan.checks, verdict.findings),
+        templates=templates,
     )
     run.write_products(files)
     run.write_checksums()

@@ -27,6 +27,8 @@ class Accept:
     login: str
     prompt: str
     reason: str
+    comment: int | None = None
+    """The comment's own number."""
 
 
 def accept_command(document: dict[str, Any]) -> Accept:
@@ -45,8 +47,19 @@ def accept_command(document: dict[str, Any]) -> Accept:
         raise PublishError("the event's payload names no issue or no author")
     if not isinstance(issue.get("pull_request"), dict) or document.get("action") != "created":
         raise UsageError("the comment is not a new one on a pull request", advice="Comment anew on the pull request.")
-    first = body.strip().splitlines()[0].strip() if isinstance(body, str) and body.strip() else ""
-    found = _ACCEPT.fullmatch(first)
+    found = accepted_by(number, login, body, comment.get("id"))
     if found is None:
         raise UsageError("the comment is no command to servegate", advice="Write: /servegate accept PROMPT-ID why it may stay")
-    return Accept(number, login, found["id"], one_line(found["reason"], 400))
+    return found
+
+
+def accepted_by(number: int, login: object, body: object, comment: object = None) -> Accept | None:
+    """Return what one comment of a pull request accepts; None when it is no such command.
+
+    The command is the whole first line: a quoted line begins with `>`, code with blanks or a fence, and neither is a command.
+    """
+    if not isinstance(login, str) or not _LOGIN.fullmatch(login) or not isinstance(body, str) or not body.strip():
+        return None
+    found = _ACCEPT.fullmatch(body.splitlines()[0].rstrip())
+    number_of = comment if isinstance(comment, int) and not isinstance(comment, bool) and 0 < comment < 1 << 63 else None
+    return Accept(number, login, found["id"], one_line(found["reason"], 400), number_of) if found else None

@@ -23,6 +23,7 @@ _REFERENCES = re.compile(
     r"|(?<=:)(?=//)|[Ww][Ww][Ww](?=\.)"  # an address
     r"|:(?=[\w+-]+:)"  # an emoji's name
 )
+_NAMED = re.compile(r"&#96;([A-Za-z0-9_./][A-Za-z0-9_./: -]{0,80})&#96;")
 _COMMIT = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{7,}(?![0-9A-Za-z])")
 _LONG_TICKS = "`" * 12
 """GitHub's parser takes no code span whose delimiter is longer than 80 backticks, so long runs are written another way."""
@@ -35,6 +36,11 @@ def markdown(text: str) -> Markup:
     """Return prose for one Markdown paragraph, list item, heading or table cell; line ends become `<br>`."""
     lines = visible(text, keep="\n").split("\n")
     return Markup("<br>".join(_line(line.strip(" ")) for line in lines))  # noqa: S704 - escaped by _line
+
+
+def told(text: str) -> Markup:
+    """Return prose of ours like `markdown`, but a setting or a path between backticks becomes code. All else stays text."""
+    return Markup(_NAMED.sub(r"`\1`", markdown(text)))  # noqa: S704 - escaped by markdown; no other backtick is left in it
 
 
 def code(text: str) -> Markup:

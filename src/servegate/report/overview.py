@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from servegate.domain.judgement import Outcome, worst
-from servegate.report.filters import code, markdown
+from servegate.report.filters import code, told
 from servegate.report.visible import cut
 from servegate.report.words import OUTCOMES
 
@@ -46,7 +46,7 @@ def overview(rows: Sequence[Row], rules_changed: Sequence[str], commits: Mapping
     lines = [
         f"## {word.symbol} {word.word}: serving configs of this pull request",
         "",
-        f"**{markdown(cut(headline, 400))}**",
+        f"**{told(cut(headline, 400))}**",
         "",
     ]
     if rules_changed:
@@ -58,7 +58,7 @@ def overview(rows: Sequence[Row], rules_changed: Sequence[str], commits: Mapping
     for row in sorted(rows, key=lambda each: (each.measured, each.path))[:MOST_ROWS]:
         shown = OUTCOMES[row.outcome]
         what = shown.word if row.measured else "not measured"
-        lines.append(f"- {shown.symbol} **{what}** {code(cut(row.path, 120))}: {markdown(cut(row.said, 160))}")
+        lines.append(f"- {shown.symbol} **{what}** {code(cut(row.path, 120))}: {told(cut(row.said, 160))}")
     if len(rows) > MOST_ROWS:
         lines.append(f"- … and {len(rows) - MOST_ROWS} more")
     lines += ["", f"<sub>Compared {code(commits['base'][:12])} with {code(commits['head'][:12])}.</sub>", ""]

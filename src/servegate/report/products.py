@@ -22,11 +22,12 @@ from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.domain.records import Json
 from servegate.report.deciding import DECIDING_CSV, deciding_table
+from servegate.report.overriding import MOST_BYTES
 from servegate.report.page import Medium, Source, Stage
 from servegate.report.reproduce import as_served, script
 from servegate.report.shown import Limits
 from servegate.report.tables import csv_bytes, finding_table, outcome_table
-from servegate.report.templating import html_document, markdown_document
+from servegate.report.templating import Templates
 from servegate.report.view import page
 
 COMMENT_AIM = 6_000
@@ -65,7 +66,7 @@ COMMENTS = (
 """The comment, from rich to bare. The last two are bounded by what they show, even when every character is an escape."""
 
 
-def render(
+def render(  # noqa: PLR0913, PLR0917 - one argument for each part of the record
     plan: Plan,
     engines: Mapping[str, EngineFacts | None],
     manifests: Mapping[str, Manifest | None],
@@ -74,6 +75,7 @@ def render(
     run_status: str,
     stages: tuple[Stage, ...] | None = None,
     figures: tuple[Figures, ...] = (),
+    templates: Mapping[str, str] | None = None,
 ) -> dict[str, bytes]:
     """Return every product by its name relative to the report directory.
 
@@ -86,50 +88,55 @@ def render(
         run_status: status of run.json; anything but `complete` is said at the top.
         stages: (title, arm, seconds) of each stage, in order.
         figures: the rows of the table of what a person has to decide on, every one of them.
+        templates: a team's own templates by name, in place of ours; by default those of the plan.
 
     Raises:
+        UsageError: a template holds what none may hold.
         ValueError: a table row holds more cells than its table has columns.
     """
     served = as_served(plan, engines)
     source = Source(served, dict(engines), dict(manifests), verdict, sections, run_status, stages or (), figures)
     shown, tables = page(source, PAGE)
+    own = Templates(plan.templates if templates is None else templates)
     products = {
-        "report.html": html_document(shown).encode(),
-        "report.md": markdown_document("report.md.j2", page(source, DOCUMENT)[0]).encode(),
-        "summary.md": summary(source),
-        "comment.md": comment(source),
+        "report.html": own.html_document(shown).encode(),
+        "report.md": own.markdown_document("report.md.j2", page(source, DOCUMENT)[0], MOST_BYTES).encode(),
+        "summary.md": summary(source, own),
+        "comment.md": comment(source, own),
         "environment.json": environment(source, plan.fingerprint()),
         "reproduce.sh": script(served),
-        "tables/checks.csv": csv_bytes(outcome_table(source)),
-        "tables/findings.csv": csv_bytes(finding_table(source)),
     }
+    tables.update({"tables/checks.csv": outcome_table(source), "tables/findings.csv": finding_table(source)})
     if figures:
-        products[DECIDING_CSV] = csv_bytes(deciding_table(figures))
-    products.update({name: csv_bytes(table) for name, table in tables.items()})
+        tables[DECIDING_CSV] = deciding_table(figures)
+    encoding = plan.settings.get("output.csv_encoding")
+    mark = encoding is not None and encoding.value == "utf-8-sig"
+    products.update({name: csv_bytes(table, mark=mark) for name, table in tables.items()})
     return dict(sorted(products.items()))
 
 
-def _fitting(template: str, source: Source, media: tuple[Medium, ...], aim: int, most: int) -> bytes | None:
+def _fitting(template: str, source: Source, media: tuple[Medium, ...], aim: int, most: int, own: Templates) -> bytes | None:
     """Return the richest document within the aim, else the barest; `None` when that is above the most, too."""
     content = b""
     for medium in media:
-        content = markdown_document(template, page(source, medium)[0]).encode()
+        content = own.markdown_document(template, page(source, medium)[0], most).encode()
         if len(content) <= aim:
             return content
     return content if len(content) <= most else None
 
 
-def comment(source: Source) -> bytes:
+def comment(source: Source, own: Templates | None = None) -> bytes:
     """Return the comment of the pull request."""
-    content = _fitting("comment.md.j2", source, COMMENTS, COMMENT_AIM, COMMENT_MOST)
+    content = _fitting("comment.md.j2", source, COMMENTS, COMMENT_AIM, COMMENT_MOST, own or Templates())
     if content is None:
         raise ValueError("the barest comment is above its bound")
     return content
 
 
-def summary(source: Source) -> bytes:
+def summary(source: Source, own: Templates | None = None) -> bytes:
     """Return the step summary; where even the barest is too long, the comment stands in for it."""
-    return _fitting("report.md.j2", source, SUMMARIES, SUMMARY_MOST, SUMMARY_MOST) or comment(source)
+    given = own or Templates()
+    return _fitting("report.md.j2", source, SUMMARIES, SUMMARY_MOST, SUMMARY_MOST, given) or comment(source, given)
 
 
 def environment(source: Source, plan_sha256: str) -> bytes:

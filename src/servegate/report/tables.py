@@ -1,9 +1,10 @@
 r"""Tables as CSV, for spreadsheets and for pandas.
 
-UTF-8, comma, `\n`, numbers in full precision, an empty field for what was not measured. A spreadsheet runs a text cell
-that begins with `=`, `+`, `-`, `@`, a tab or their full-width forms as a formula (OWASP, "CSV Injection"), and model
-output may begin so: such text gets an apostrophe in front, which spreadsheets take for "this is text". Text that is
-only a number keeps its form, since a number is no formula. Invisible characters are written as escapes.
+UTF-8 (with a byte-order mark where that is asked for: Excel takes a file without one for the code page of its machine),
+comma, `\n`, numbers in full precision, an empty field for what was not measured. A spreadsheet runs a text cell that begins
+with `=`, `+`, `-`, `@`, a tab or their full-width forms as a formula (OWASP, "CSV Injection"), and model output may begin so:
+such text gets an apostrophe in front, which spreadsheets take for "this is text". Text that is only a number keeps its form,
+since a number is no formula. Invisible characters are written as escapes.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _FORMULA = re.compile(r"\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
-def csv_bytes(table: Table) -> bytes:
-    """Return a table as CSV, every row and full precision."""
+def csv_bytes(table: Table, *, mark: bool = False) -> bytes:
+    """Return a table as CSV, every row and full precision. `mark`: begin with a byte-order mark (`utf-8-sig`)."""
     heads = [_text(column.title + (f" ({column.unit})" if column.unit else "")) for column in table.columns]
     rows = [[_field(cell) for cell, _column in aligned(row, table.columns)] for row in table.rows]
     # dtype=object keeps integers whole beside missing values and floats at the digits of `repr`.
     frame = pd.DataFrame(rows, dtype=object)
     frame = frame.reindex(columns=range(len(heads)))
-    return str(frame.to_csv(index=False, header=heads, lineterminator="\n")).encode()
+    return str(frame.to_csv(index=False, header=heads, lineterminator="\n")).encode("utf-8-sig" if mark else "utf-8")
 
 
 def _field(cell: Cell) -> Cell:

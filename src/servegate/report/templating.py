@@ -2,64 +2,166 @@
 
 Markdown has no autoescaping of its own, so its environment escapes in `finalize`: every expression that is not
 already `Markup` passes the Markdown filter. Macros return `Markup`, so nothing is escaped twice.
+
+A team's own templates (`Templates`) run in the sandbox of `overriding`. One that fails when it is run costs its layout and
+nothing else: ours takes its place and says why, since a verdict must not be lost over a template.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, DictLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from servegate.report.filters import code, fence, markdown
+from servegate.report import overriding
+from servegate.report.filters import code, fence, markdown, told
+from servegate.report.overriding import BROKEN, Sandbox
 from servegate.report.page import Page
 from servegate.report.prose import prose
 from servegate.report.shown import BlockView
-from servegate.report.visible import visible
+from servegate.report.visible import cut, visible
+
+POLICY = "default-src 'none'; style-src '{style_hash}'; base-uri 'none'; form-action 'none'"
+HEAD = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+"""
+
+
+class Templates:
+    """A team's own templates by name, over ours; none by default."""
+
+    def __init__(self, own: Mapping[str, str] | None = None) -> None:
+        """Refuse what may not stand in one. Raises UsageError with file and line."""
+        self.own = dict(own or {})
+        self.failed: dict[str, Exception] = {}
+        overriding.checked(self.own, lambda name: self._sandbox(name).get_template(name))
+
+    def markdown_document(self, template: str, page: Page, most: int) -> str:
+        """Render one of the Markdown templates, within `most` bytes where it is the team's own."""
+
+        def render() -> str:
+            text = _squeezed(self._sandbox(template).render(template, page=page))
+            if template == "comment.md.j2":  # the comment is found again by this line, so that it is not a template's to write
+                text = f"<!-- {page.marker} -->\n{text}"
+            _hold(page.verdict.word in text, f"does not say {page.verdict.word}")
+            _hold(len(text.encode()) <= most, f"writes more than {most:,} bytes")
+            return text
+
+        return self._own(template, render) or markdown_document(template, self._told(page, template))
+
+    def html_document(self, page: Page) -> str:
+        """Render the page; the team's own begins with our content policy, for exactly its style sheet."""
+        template, style = "page.html.j2", self.own.get("report.css", _css()).strip()
+        head = HEAD.format(policy=POLICY.format(style_hash=_hash(style)))
+
+        def render() -> str:
+            ours = {"style": Markup(style), "head": Markup(head)}  # noqa: S704 - of the base branch, without a '<'
+            text = self._sandbox(template).render(template, page=page, style_hash=_hash(style), **ours)
+            _hold(text.startswith(head), "does not begin with {{ head }}")
+            _hold(page.verdict.word in text, f"does not say {page.verdict.word}")
+            return text + "\n"
+
+        return self._own(template, render) or _styled(template, style, page=self._told(page, template))
+
+    def _own(self, template: str, render: Callable[[], str]) -> str:
+        """Return the team's document; empty where they have none, or it failed now or before."""
+        if template not in self.own or template in self.failed:
+            return ""
+        try:
+            return render()
+        except BROKEN as error:
+            self.failed[template] = error
+            return ""
+
+    def _told(self, page: Page, template: str) -> Page:
+        if template not in self.failed:
+            return page
+        error = self.failed[template]
+        reason = re.sub(r" at 0x[0-9a-f]+", "", str(error)) or type(error).__name__  # an address is another one each time
+        why = f"The template {template} of this repository could not be used ({cut(reason, 200)})."
+        said = f"{page.status} " if page.status else ""
+        return replace(page, status=f"{said}{why} This is servegate's own.")
+
+    def _sandbox(self, template: str) -> Sandbox:
+        return self._html if template.endswith(".html.j2") else self._markdown
+
+    @cached_property
+    def _markdown(self) -> Sandbox:
+        return Sandbox(self._loader, _markdown_value, {"code": code, "fence": fence, "told": told})
+
+    @cached_property
+    def _html(self) -> Sandbox:
+        return Sandbox(self._loader, _html_value, {"lines": _lines, "prose": prose})
+
+    @property
+    def _loader(self) -> ChoiceLoader:
+        return ChoiceLoader([DictLoader(self.own), PackageLoader("servegate", "templates")])
+
+
+def _hold(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
 
 
 def markdown_document(template: str, page: Page) -> str:
-    """Render one of the Markdown templates."""
+    """Render one of our Markdown templates."""
     text = _markdown_environment().get_template(template).render(page=page)
     return _squeezed(text)
 
 
-def html_document(page: Page) -> str:
-    """Render the page with its style sheet inside; the content policy allows exactly that style sheet."""
-    return _styled("page.html.j2", page=page)
-
-
 def blocks_document(title: str, blocks: tuple[BlockView, ...]) -> str:
     """Render a page of blocks alone."""
-    return _styled("review.html.j2", title=title, blocks=blocks)
+    return _styled("review.html.j2", _css(), title=title, blocks=blocks)
 
 
-def _styled(template: str, **values: Any) -> str:
-    style = files("servegate").joinpath("templates/report.css").read_text(encoding="utf-8").strip()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+def _styled(template: str, style: str, **values: Any) -> str:
     found = _html_environment().get_template(template)
-    return found.render(style=Markup(style), style_hash=f"sha256-{digest}", **values) + "\n"  # noqa: S704 - our own file
+    return found.render(style=Markup(style), style_hash=_hash(style), **values) + "\n"  # noqa: S704 - no text of others
+
+
+def _css() -> str:
+    return files("servegate").joinpath("templates/report.css").read_text(encoding="utf-8").strip()
+
+
+def _hash(style: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}"
+
+
+def _markdown_value(value: Any) -> Any:
+    return value if hasattr(value, "__html__") else markdown(str(value))
+
+
+def _html_value(value: Any) -> Any:
+    return value if hasattr(value, "__html__") else visible(str(value))
 
 
 @cache
 def _markdown_environment() -> Environment:
-    environment = _environment(lambda value: value if hasattr(value, "__html__") else markdown(str(value)))
-    environment.filters.update(code=code, fence=fence)
+    environment = _environment(_markdown_value)
+    environment.filters.update(code=code, fence=fence, told=told)
     return environment
 
 
 @cache
 def _html_environment() -> Environment:
-    environment = _environment(lambda value: value if hasattr(value, "__html__") else visible(str(value)))
+    environment = _environment(_html_value)
     environment.filters.update(lines=_lines, prose=prose)
     return environment
 
 
-def _environment(finalize: Any) -> Environment:
+def _environment(finalize: Callable[[Any], Any]) -> Environment:
     return Environment(
         loader=PackageLoader("servegate", "templates"),
         autoescape=True,

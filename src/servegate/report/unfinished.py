@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from servegate.domain.records import Json
-from servegate.report.filters import code, markdown
+from servegate.report.filters import code, markdown, told
 from servegate.report.visible import cut
 
 Ended = Literal["cancelled", "failure", "interrupted", "skipped", "left"]
@@ -32,11 +32,12 @@ def ended_as(status: str) -> Ended:
 
 def unfinished(gate: str, ended: Ended, stages: Sequence[Json] = (), why: str = "") -> bytes:
     """Return the comment. `stages`: those of run.json; `why`: a reason of ours, where there is a better one than the end."""
+    sentence = f"this serving config {why}" if why else HOW[ended]
     lines = [
         f"<!-- servegate:{gate} -->",
         f"## ⏹️ NOT EVALUATED: {code(gate)}",
         "",
-        f"**{markdown(cut(headline(ended, why), 400))}**",
+        f"**{told(cut(sentence[:1].upper() + sentence[1:], 400))}.**",
         "",
         "This says nothing about the change, for it or against it. A verdict that stood here before was about another run "
         "and does not hold for this one. Run the gate again to get one.",

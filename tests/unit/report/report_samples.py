@@ -81,10 +81,9 @@ class Sample:
     run_status: str = "complete"
     stages: tuple[Stage, ...] | None = None
 
-    def render(self) -> dict[str, bytes]:
-        return render(
-            self.plan, self.engines, self.manifests, self.verdict, self.sections, run_status=self.run_status, stages=self.stages
-        )
+    def render(self, templates: dict[str, str] | None = None) -> dict[str, bytes]:
+        known = (self.plan, self.engines, self.manifests, self.verdict, self.sections)
+        return render(*known, run_status=self.run_status, stages=self.stages, templates=templates)
 
 
 def _arm(name: str, role: Role, options: dict[str, object], session: int) -> Arm:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cmarkgfm import github_flavored_markdown_to_html
+from cmarkgfm.cmark import Options
 
 from tests.conftest import Need, missing
 from tests.unit.report.report_samples import SAMPLES, hostile
@@ -79,6 +81,21 @@ def test_the_verdict_is_on_the_first_screen_of_a_phone(browser: Any, folder: Pat
         box = page.locator(place).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 812, place
+    context.close()
+
+
+@pytest.mark.parametrize("name", [*SAMPLES, "hostile"])
+def test_nothing_of_the_comment_lies_off_a_phones_screen(browser: Any, name: str) -> None:
+    """GitHub lets a wide table scroll within the comment, so that its last column is not seen; everything else wraps."""
+    text = {**SAMPLES, "hostile": hostile}[name]().render()["comment.md"].decode()
+    style = "body { overflow-wrap: break-word; font: 14px/1.5 sans-serif } "
+    style += "table { display: block; max-width: 100%; overflow: auto }"
+    context = browser.new_context(offline=True, viewport={"width": 390, "height": 900})
+    page = context.new_page()
+    page.set_content(f"<!doctype html><style>{style}</style>{github_flavored_markdown_to_html(text, Options.CMARK_OPT_UNSAFE)}")
+    wider = "[...document.querySelectorAll('table, pre')].filter(item => item.scrollWidth > item.clientWidth).length"
+    assert page.evaluate(wider) == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     context.close()
 
 

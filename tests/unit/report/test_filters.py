@@ -11,7 +11,7 @@ from cmarkgfm.cmark import Options
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from servegate.report.filters import code, fence, markdown
+from servegate.report.filters import code, fence, markdown, told
 from servegate.report.visible import visible
 from tests.unit.report.report_samples import NASTY
 
@@ -206,3 +206,22 @@ def test_ordinary_prose_is_left_alone() -> None:
     assert markdown(text) == text
     assert code("fp8_per_channel") == "`fp8_per_channel`"
     assert markdown("1,234,567 requests, version 0.25.1, 20260301") == "1,234,567 requests, version 0.25.1, 20260301"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("raise `limits.unseen_increase_points` to 3", "raise `limits.unseen_increase_points` to 3"),
+        ("`changes.budget_minutes: 240` would not hold it", "`changes.budget_minutes: 240` would not hold it"),
+        ("`<img src=x>` and `a|b` and `@octocat`", None),
+        ("an open ` and ``` a fence", None),
+        ("`x` @octocat", "`x` @\u200boctocat"),
+    ],
+)
+def test_a_setting_between_backticks_is_code_and_nothing_else_is(text: str, expected: str | None) -> None:
+    assert told(text) == (markdown(text) if expected is None else expected)
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_prose_of_ours_is_as_inert_as_any(text: str) -> None:
+    assert re.sub(r"`[A-Za-z0-9_./][A-Za-z0-9_./: -]{0,80}`", "", told(text)).count("`") == 0

@@ -1,0 +1,223 @@
+"""A team's own templates in place of ours: what they may hold, and how they are run.
+
+They come from the base branch, from people who may merge, and yet they are programs that run over hostile text. So a
+template is read as data first: a list of node types is allowed, everything else is an error before anything is measured. What
+is left can print fields of the page, branch, loop, and call its own macros and ours. It can not switch escaping off, reach an
+attribute of a Python object, or build a text by repeating one. Steps and bytes are counted, not seconds, so that one record
+gives one document on every machine: a loop in a loop ends at the count, wherever it stands.
+
+| file | rendered as | must hold |
+|---|---|---|
+| `comment.md.j2` | `comment.md` | the verdict's word |
+| `report.md.j2` | `report.md` and `summary.md` | the verdict's word |
+| `page.html.j2` | `report.html` | `{{ head }}` first: doctype, character set, content policy |
+| `report.css` | the style sheet inside of it | no `<` |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import BuiltinMethodType
+from typing import Any
+
+from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2.environment import TemplateModule
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from servegate.domain.plan import TEMPLATES
+from servegate.errors import UsageError
+
+IMPORTABLE = ("_blocks.md.j2", "_blocks.html.j2")
+MOST_SOURCE_BYTES = 128 << 10
+MOST_STEPS = 300_000
+"""Turns of loops and calls of macros in one document; ours takes some tens of thousands for the largest report."""
+MOST_BYTES = 32 << 20
+MOST_JOINED = 1 << 20
+"""Characters of a text that `+` makes."""
+BROKEN = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
+"""What a template that was let through may still raise when it is run."""
+
+_FILTERS = frozenset({"code", "fence", "told", "lines", "prose", "length", "upper", "lower", "e", "escape"})
+_TESTS = frozenset({"defined", "none", "string", "number", "sequence", "odd", "even"})
+_TEXT = frozenset({"strip", "startswith", "endswith"})
+_LOOP = frozenset({"index", "index0", "revindex", "revindex0", "first", "last", "length", "depth", "cycle"})
+_NODES = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name, nodes.Const, nodes.Getattr,
+    nodes.Getitem, nodes.Slice, nodes.Filter, nodes.Test, nodes.Call, nodes.Compare, nodes.Operand, nodes.And, nodes.Or,
+    nodes.Not, nodes.CondExpr, nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.Import, nodes.Keyword,
+    nodes.Add, nodes.Sub, nodes.Neg,
+)  # fmt: skip
+_PRINTED = (str, int, float, type(None))
+
+
+class Budget:
+    """What is left of a document's steps and bytes."""
+
+    def __init__(self) -> None:
+        """Begin with all of both."""
+        self.steps, self.bytes = MOST_STEPS, MOST_BYTES
+
+    def step(self, size: int) -> None:
+        """Count a turn of a loop or a call of a macro, with the text that stands in it."""
+        self.steps -= 1
+        self.spend(size)
+        if self.steps < 0:
+            raise SecurityError(f"takes more than {MOST_STEPS:,} steps")
+
+    def spend(self, size: int) -> None:
+        """Count bytes that are written."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise SecurityError(f"writes more than {MOST_BYTES >> 20} MiB")
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja without what a report does not need: fields of our views, macros, loops, a few filters."""
+
+    intercepted_binops = frozenset({"+"})
+
+    def __init__(self, loader: BaseLoader, finalize: Callable[[Any], Any], filters: Mapping[str, Callable[..., Any]]) -> None:
+        """Give the filters of one kind of document; `safe` is there for our own macros, and refused in a team's template."""
+        super().__init__(
+            loader=loader,
+            autoescape=True,
+            finalize=self._counted,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            optimized=False,
+            cache_size=16,
+        )
+        self.printed = finalize
+        self.budget = Budget()
+        kept = {name: self.filters[name] for name in ("length", "upper", "lower", "e", "escape", "safe")}
+        self.filters = {**kept, **filters}
+        self.tests = {name: self.tests[name] for name in _TESTS}
+        self.globals = {"range": range, "_step": self._step}
+
+    def render(self, name: str, **values: Any) -> str:
+        """Render a template under a fresh budget. Raises what `BROKEN` lists."""
+        self.budget = Budget()
+        return "".join(self._pieces(name, values))
+
+    def _pieces(self, name: str, values: Mapping[str, Any]) -> list[str]:
+        pieces, size = [], 0
+        for piece in self.get_template(name).generate(values):
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise SecurityError(f"writes more than {MOST_BYTES >> 20} MiB")
+            pieces.append(piece)
+        return pieces
+
+    def _step(self, size: int) -> None:
+        self.budget.step(size)
+
+    def _counted(self, value: Any) -> Any:
+        if isinstance(value, Undefined):
+            value = str(value)  # of an `if` without `else`: nothing; of a name that is not there: an error
+        if not isinstance(value, _PRINTED) or isinstance(value, Macro):
+            raise SecurityError(f"prints a {type(value).__name__}, which is no text")
+        shown = self.printed(value)
+        self.budget.spend(len(str(shown)))
+        return shown
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        if name in TEMPLATES:
+            _refuse(tree, name)
+        blocks: list[nodes.For | nodes.Macro] = [*tree.find_all(nodes.For), *tree.find_all(nodes.Macro)]
+        for block in blocks:
+            size = sum(len(data.data) for data in block.find_all(nodes.TemplateData))
+            call = nodes.Call(nodes.Name("_step", "load"), [nodes.Const(size)], [], None, None)
+            block.body.insert(0, nodes.ExprStmt(call).set_lineno(block.lineno).set_environment(self))
+        return tree
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Allow fields and properties of the page's records, what a loop knows, and macros of an imported template."""
+        if attr.startswith("_"):
+            return False
+        if isinstance(obj, LoopContext):
+            return attr in _LOOP
+        if isinstance(obj, TemplateModule):
+            return isinstance(value, Macro)
+        if isinstance(obj, str):
+            return attr in _TEXT
+        known = dataclasses.is_dataclass(obj) and not isinstance(obj, type)
+        return known and not callable(value)
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        """Allow macros, `range`, the loop's own cycle, and the few methods of a text."""
+        if isinstance(obj, BuiltinMethodType):
+            return isinstance(obj.__self__, str) and obj.__name__ in _TEXT
+        cycle = getattr(obj, "__func__", None) is LoopContext.cycle
+        return cycle or obj is range or obj == self._step or isinstance(obj, Macro)
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Add, within bounds."""
+        if any(isinstance(side, str | list | tuple) for side in (left, right)) and len(left) + len(right) > MOST_JOINED:
+            raise SecurityError(f"joins more than {MOST_JOINED:,} characters")
+        return super().call_binop(context, operator, left, right)
+
+
+def _refuse(tree: nodes.Template, name: str) -> None:
+    for node in _every(tree):
+        reason = _fault(node)
+        if reason:
+            raise TemplateSyntaxError(reason, getattr(node, "lineno", None) or 1, name)
+
+
+def _every(node: nodes.Node) -> list[nodes.Node]:
+    found, queue = [], [node]
+    while queue:
+        found.append(queue.pop())
+        queue += found[-1].iter_child_nodes()
+    return found
+
+
+def _fault(node: nodes.Node) -> str:
+    if isinstance(node, nodes.Tuple | nodes.List):
+        # One that holds a name can hold itself, again and again: comparing two of those never ends.
+        stored = isinstance(node, nodes.Tuple) and node.ctx == "store"
+        held = any(isinstance(item, nodes.Name) for item in node.items)
+        return "a list may hold texts and fields, not names" if held and not stored else ""
+    if not isinstance(node, _NODES) or isinstance(node, nodes.FilterBlock):
+        return f"{type(node).__name__} is not allowed here: print, if, for, set, macro, and import of our blocks are"
+    if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+        return f"the filter {node.name!r} is not allowed here; allowed are {', '.join(sorted(_FILTERS))}"
+    if isinstance(node, nodes.Test) and node.name not in _TESTS:
+        return f"the test {node.name!r} is not allowed here; allowed are {', '.join(sorted(_TESTS))}"
+    if isinstance(node, nodes.Import) and not (isinstance(node.template, nodes.Const) and node.template.value in IMPORTABLE):
+        return f"only {' and '.join(IMPORTABLE)} can be imported"
+    named = node.name if isinstance(node, nodes.Name | nodes.Macro) else node.attr if isinstance(node, nodes.Getattr) else ""
+    if named.startswith("_"):
+        return f"the name {named!r} begins with an underscore"
+    return ""
+
+
+def checked(own: Mapping[str, str], compile_one: Callable[[str], Any]) -> None:
+    """Refuse templates that could not be run, before anything is measured.
+
+    Raises:
+        UsageError: an unknown name, too long a file, wrong syntax, or something that is not allowed; with the line.
+    """
+    for name, text in own.items():
+        if name not in TEMPLATES:
+            raise UsageError(f"{name[:80]!r} is no template that can be replaced", advice=f"Those are {', '.join(TEMPLATES)}.")
+        if len(text.encode("utf-8", "replace")) > MOST_SOURCE_BYTES:
+            raise UsageError(f"{name} is larger than {MOST_SOURCE_BYTES >> 10} KiB", advice="A template holds no data.")
+        if name.endswith(".css"):
+            if "<" in text:
+                line = text[: text.index("<")].count("\n") + 1
+                raise UsageError(f"{name}:{line}: a style sheet has no '<'", advice="It could end the style element.")
+            continue
+        try:
+            compile_one(name)
+        except TemplateSyntaxError as error:
+            raise UsageError(
+                f"{name}:{error.lineno}: {error.message}", advice="docs/templates.md says what a template may hold."
+            ) from None
+        except (TemplateError, RecursionError) as error:
+            raise UsageError(f"{name}: {error}", advice="docs/templates.md says what a template may hold.") from None
