@@ -427,6 +427,9 @@ def test_publishing_is_told_how_the_run_ended(runner: Runner, status: str, judge
 def test_a_cancelled_run_is_published_from_what_it_left(runner: Runner) -> None:
     """The record of the one run, or the index of several, is there although no step judged it."""
     outputs = runner.run("prepare", IMAGE=IMAGE)
+    arm = measured_arm(runner, "baseline")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    assert runner.last()[-1] == str(arm), "cancelled before the arms were joined"
     run = Path(outputs["runs"], "demo")
     run.mkdir()
     (run / "run.json").write_text("{}")
