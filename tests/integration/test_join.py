@@ -182,3 +182,14 @@ def test_an_output_without_a_run_is_one_clear_error(tmp_path: Path) -> None:
     done = servegate(tmp_path, "join", "--baseline=a", "--candidate=a", "--output=o")
     assert done.returncode == 2
     assert done.stderr.startswith("error: a holds no run")
+
+
+def test_two_images_are_never_measured_by_one_process(tmp_path: Path) -> None:
+    here = gate_in(tmp_path)
+    done = servegate(here, "measure", "--images", "engine:1", "engine:2")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the arms have container images of their own")
+    assert not (here / "servegate-runs").exists()
+    assert servegate(here, "measure", "--arm=baseline", "--images", "engine:1", "engine:2").returncode == 0
+    plan = document(here / "servegate-runs/demo", "plan.json")["data"]
+    assert {"name": "engine.image", "baseline": "engine:1", "candidate": "engine:2", "source": "gate config"} in plan["knobs"]

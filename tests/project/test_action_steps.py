@@ -219,6 +219,20 @@ def test_the_judge_joins_both_arms_and_can_write_neither(runner: Runner) -> None
     assert runner.last()[-1] == "--pairs=/pairs"
 
 
+def test_a_candidate_has_its_own_image_and_the_plan_says_so(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE, CANDIDATE_IMAGE="next@sha256:1")
+    runner.run("measure", IMAGE=IMAGE, CANDIDATE_IMAGE="next@sha256:1")
+    first = runner.last()
+    measured_arm(runner, "baseline")
+    runner.run("candidate")
+    second = runner.last()
+    expected = ["measure", "--config=servegate.yaml", "--output=/output", "--images", IMAGE, "next@sha256:1"]
+    assert first[first.index("measure") - 1 :] == [IMAGE, *expected, "--arm=baseline"]
+    assert second[second.index("measure") - 1 :] == ["next@sha256:1", *expected, "--arm=candidate"]
+    runner.run("prepare", expected=2, IMAGE=IMAGE, CANDIDATE_IMAGE="next", ISOLATE_ARMS="false")
+    assert '"candidate-image" needs "isolate-arms: true"' in runner.said
+
+
 def test_without_a_baseline_no_candidate_is_measured(runner: Runner) -> None:
     runner.run("prepare", IMAGE=IMAGE)
     runner.run("candidate", expected=5)
@@ -315,6 +329,7 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("MEASURED_RESULT", "ok"),
         ("GATE", "a b"),
         ("ISOLATE_ARMS", "1"),
+        ("CANDIDATE_IMAGE", "--privileged"),
         ("FAIL_ON", ""),
         ("FAIL_ON", "fail,pass"),
         ("FAIL_ON", "fail, error"),
