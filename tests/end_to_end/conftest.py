@@ -93,7 +93,7 @@ def made_run(tmp_path: Path) -> Path:
 
 def measuring(tmp_path: Path, docker: dict[str, str], image: str, label: str, **engine: str) -> dict[str, str]:
     """Make a workspace whose engine is the fake one, and return the environment of the action's steps; `engine` is its own."""
-    for name in ("workspace/.git", "arms/baseline", "arms/candidate", "cache", "pairs"):
+    for name in ("workspace/.git", "runs", "arms/baseline", "arms/candidate", "cache", "pairs"):
         (tmp_path / name).mkdir(parents=True)
     made = command(
         *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),

@@ -487,3 +487,24 @@ def test_what_a_cancelled_step_left_is_removed_by_label(runner: Runner) -> None:
         assert f"label={runner.variables['OUTPUT_prepare_label']}" in asked["argv"]
     assert networks["argv"][:2] == ["network", "ls"]
     assert runner.variables["OUTPUT_prepare_label"].startswith("servegate=7.1.")
+
+
+def test_no_link_of_an_engine_is_followed_by_the_upload(runner: Runner) -> None:
+    """`actions/upload-artifact` follows links, so none is left when it looks, and no container that could make another."""
+    outputs = runner.run("prepare", IMAGE=IMAGE)
+    secret = runner.root / "secret"
+    secret.write_text("of the runner")
+    for place in (measured_arm(runner, "candidate"), Path(outputs["runs"])):
+        (place / "kept.json").write_text("{}")
+        (place / "prompts.json").symlink_to(secret)
+        (place / "folder").symlink_to(runner.root)
+        os.mkfifo(place / "pipe")
+    runner.run("Remove what a cancelled step left")
+    for folder in (outputs["runs"], outputs["arms"]):
+        left = [path for path in Path(folder).rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
+        assert left == []
+        assert list(Path(folder).rglob("kept.json"))
+    assert secret.read_text() == "of the runner"
+    names = [step["name"] for step in ACTION["runs"]["steps"]]
+    order = ["Publish", "Remove what a cancelled step left", "Upload the run directory", "Pass or fail"]
+    assert names[-4:] == order
