@@ -44,7 +44,11 @@ def image(podman: str) -> str:
     if command(podman, "image", "exists", base).returncode != 0:
         missing(f"the image {base} (scripts/ci/make-base-image.sh)")
     wheels = os.environ.get("SERVEGATE_TEST_WHEELS")
-    offline = ("--volume", f"{wheels}:/wheels:ro", "--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1")
+    # With a folder of wheels (scripts/ci/make-wheelhouse.sh) nothing outside is reached, and nothing could be.
+    offline = (
+        *("--network", "none", "--volume", f"{wheels}:/wheels:ro"),
+        *("--build-arg", "PIP_FIND_LINKS=/wheels", "--build-arg", "PIP_NO_INDEX=1"),
+    )
     build = command(
         *(podman, "build", "--pull=never", "--build-arg", f"BASE_IMAGE={base}", "--tag", IMAGE),
         *("--build-arg", "GIT_PACKAGE="),
@@ -89,7 +93,7 @@ def made_run(tmp_path: Path) -> Path:
 
 def measuring(tmp_path: Path, docker: dict[str, str], image: str, label: str, **engine: str) -> dict[str, str]:
     """Make a workspace whose engine is the fake one, and return the environment of the action's steps; `engine` is its own."""
-    for name in ("workspace/.git", "arms/baseline", "arms/candidate", "cache", "pairs"):
+    for name in ("workspace/.git", "runs", "arms/baseline", "arms/candidate", "cache", "pairs"):
         (tmp_path / name).mkdir(parents=True)
     made = command(
         *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),

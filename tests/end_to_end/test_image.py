@@ -90,3 +90,23 @@ def test_measuring_without_a_model_and_an_engine_is_one_clear_error(podman: str,
     assert done.returncode in (2, 5), done.stdout + done.stderr
     assert done.stderr.startswith("error: "), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_seen_before_anything_starts(podman: str, image: str, tmp_path: Path) -> None:
+    """A real file system of 16 MiB where the run directory should go."""
+    tmp_path.chmod(0o755)
+    for name, seats in (("before", 1), ("after", 2)):
+        (tmp_path / f"{name}.yaml").write_text(f"model: org/m\nmax-num-seqs: {seats}\n")
+    small = ("--tmpfs", "/output:size=16m,mode=1777", "--tmpfs", "/cache:mode=1777", "--tmpfs", "/tmp:mode=1777")
+    made = (
+        "servegate fake-engine --install /tmp/bin && "
+        "exec servegate measure --baseline=before.yaml --candidate=after.yaml --engine=/tmp/bin/vllm --output=/output"
+    )
+    done = command(
+        *(podman, "run", *HARDENED, *small, "--volume", f"{tmp_path}:/workspace:ro", "--workdir", "/workspace"),
+        *("--entrypoint", "sh", image, "-c", made),
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = done.stderr[done.stderr.index("error: ") :]
+    assert said.startswith("error: not enough free space: the run directory (/output/"), said
+    assert "needs 512 MiB: 512 MiB in all, and 16 MiB are free" in said

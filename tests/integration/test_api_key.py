@@ -15,7 +15,7 @@ from servegate.engines.vllm import VllmEngine
 from servegate.errors import UsageError
 from tests.conftest import missing
 from tests.fakes import install
-from tests.integration.test_command_line import gate_in, nothing_left, servegate
+from tests.integration.test_command_line import gate_in, nothing_left, started
 from tests.integration.test_engine_life import arm_of
 
 LISTENER = """\
@@ -76,9 +76,10 @@ def test_every_client_sends_the_key_and_nothing_shows_it(tmp_path: Path) -> None
     gate = here / "servegate.yaml"
     gate.write_text(gate.read_text().replace("policy: quick", f"{CHECKS}policy: quick"))
     # a key of some other service is on the machine: it must not be sent to the engine
-    done = servegate(here, "run", OPENAI_API_KEY="sk-canary-of-another-service")
+    with started(here, "run", "--rounds=1", OPENAI_API_KEY="sk-canary-of-another-service") as process:
+        said = "".join(process.communicate(timeout=250))  # lm-eval alone takes 15 s to start, twice
     run = here / "servegate-runs/demo"
-    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert process.returncode in (0, 3, 5), said  # what the verdict on two sums is does not matter here
     for arm in ("baseline", "candidate"):
         for check in ("prompts", "logprobs", "accuracy", "throughput"):
             found = json.loads((run / f"arms/{arm}/{check}.json").read_text())
@@ -95,6 +96,6 @@ def test_every_client_sends_the_key_and_nothing_shows_it(tmp_path: Path) -> None
     assert any(path.name == "report.html" for path in written)
     for secret in (*keys, "sk-canary-of-another-service"):
         assert [str(path) for path in written if secret.encode() in path.read_bytes()] == []
-        assert secret not in done.stdout + done.stderr
+        assert secret not in said
     assert nothing_left(here)
     assert os.environ.get("VLLM_API_KEY") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -440,10 +441,8 @@ def test_the_events_commits_are_compared_and_a_forks_are_not(
     assert _code(["pairs", "--output", str(tmp_path / "r")]) == 0
 
 
-def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
-    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """On the fake engine: one changed config is measured, a deleted one keeps the whole from passing, and both are told."""
+def on_the_fake_engine(clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch `change` that changes one serving config, gated on the fake engine; both arms keep their contracts."""
     engine = install(tmp_path / "bin")
     clone.git("switch", "-q", "-C", "main")
     prompts = [{"id": f"p{n}", "category": "c", "prompt": f"number {n}.", "expect": {"json": True}} for n in range(24)]
@@ -459,6 +458,13 @@ def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.chdir(clone.root)
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+
+
+def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """On the fake engine: one changed config is measured, a deleted one keeps the whole from passing, and both are told."""
+    on_the_fake_engine(clone, tmp_path, monkeypatch)
     assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs")]) == 0
     index = json.loads((tmp_path / "runs/index.json").read_text())
     assert list(index["outcomes"].values()) == ["pass"]
@@ -580,3 +586,54 @@ def test_a_card_that_stays_busy_is_an_error_of_the_runner_and_no_refusal_of_the_
     capsys.readouterr()
     assert _code(["publish", str(tmp_path / "runs")]) == 0
     assert "The verdict is error: 3 of 3 changed serving configs were not measured" in capsys.readouterr().out
+
+
+def test_each_arm_of_a_pull_request_is_measured_by_itself(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the action does it: pairs, all baselines, all candidates in a copy of their output, then joined and judged."""
+    on_the_fake_engine(clone, tmp_path, monkeypatch)
+    clone.write("serving/b.yaml", SERVING.replace("8", "32"))
+    (clone.root / "serving/a.yaml").rename(clone.root / "serving/c.yaml")
+    clone.write("serving/new.yaml", "model: org/m\ntrust-remote-code: true\n")
+    clone.commit()
+    pairs, out, kept, runs = (tmp_path / name for name in ("pairs", "out", "kept", "runs"))
+    _code(["pairs", "--base", "main", "--head", "HEAD", "--output", str(pairs)])
+    index = read_index(pairs)
+    assert len(index.pairs) >= 1
+    measure = ["ci", "--pairs", str(pairs), "--output", str(out)]
+    _code([*measure, "--arm", "baseline"])
+    assert not list(out.rglob("verdict.json")), "nothing is judged by who measured it"
+    assert not list(out.glob("*/arms/candidate/prompts.json"))
+    shutil.copytree(out, kept)
+    _code([*measure, "--arm", "candidate"])
+    assert _code(["join", "--baseline", str(kept), "--candidate", str(out), "--output", str(runs), "--pairs", str(pairs)]) == 0
+    joined = read_index(runs)
+    assert (joined.pairs, joined.head) == (index.pairs, index.head)
+    assert set(index.not_measured) <= set(joined.not_measured)
+    for pair in index.pairs:
+        assert _code(["compare", str(runs / pair.gate)]) == 0
+        for arm in ("baseline", "candidate"):
+            assert json.loads((runs / pair.gate / f"arms/{arm}/prompts.json").read_text())["status"] == "measured"
+
+
+def test_each_half_of_the_budget_bounds_one_arm(clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair whose baseline was not started for want of time is in the index, and its candidate is not started either."""
+    on_the_fake_engine(clone, tmp_path, monkeypatch)
+    clone.git("switch", "-q", "main")
+    config = (clone.root / "servegate.yaml").read_text()
+    clone.write("servegate.yaml", config.replace("  max_pairs: 3", "  max_pairs: 3\n  budget_minutes: 0.0001"))
+    clone.write("serving/b.yaml", SERVING)
+    clone.commit()
+    clone.git("switch", "-q", "-C", "more")
+    for name, seats in (("a", "16"), ("b", "32")):
+        clone.write(f"serving/{name}.yaml", SERVING.replace("8", seats))
+    clone.commit()
+    pairs, out = tmp_path / "pairs", tmp_path / "out"
+    assert _code(["pairs", "--base", "main", "--head", "HEAD", "--output", str(pairs)]) == 0
+    measure = ["ci", "--pairs", str(pairs), "--output", str(out)]
+    assert _code([*measure, "--arm", "baseline"]) == 3
+    assert [each.code for each in read_index(out).not_measured] == ["budget"]
+    assert _code([*measure, "--arm", "candidate"]) == 3
+    assert [each.code for each in read_index(out).not_measured] == ["budget"]
+    assert len(list(out.glob("*/arms/candidate/prompts.json"))) == 1

@@ -182,3 +182,39 @@ def test_an_output_without_a_run_is_one_clear_error(tmp_path: Path) -> None:
     done = servegate(tmp_path, "join", "--baseline=a", "--candidate=a", "--output=o")
     assert done.returncode == 2
     assert done.stderr.startswith("error: a holds no run")
+
+
+def test_two_images_are_never_measured_by_one_process(tmp_path: Path) -> None:
+    here = gate_in(tmp_path)
+    done = servegate(here, "measure", "--images", "engine:1", "engine:2")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the arms have container images of their own")
+    assert not (here / "servegate-runs").exists()
+    assert servegate(here, "measure", "--arm=baseline", "--images", "engine:1", "engine:2").returncode == 0
+    plan = document(here / "servegate-runs/demo", "plan.json")["data"]
+    assert {"name": "engine.image", "baseline": "engine:1", "candidate": "engine:2", "source": "gate config"} in plan["knobs"]
+
+
+ATTACKER = """\
+#!/bin/sh
+case "$*" in
+  *demo-candidate-*) for file in 'RUN'/arms/baseline/*.json; do sed -i s/number/nomber/ "$file"; done ;;
+esac
+exec 'FAKE' "$@"
+"""
+
+
+def test_one_process_that_measures_both_notices_what_it_can_not_prevent(tmp_path: Path) -> None:
+    """The candidate's engine edits the baseline's answers while it is served, and leaves them valid JSON."""
+    here = gate_in(tmp_path)
+    vllm, run = here / "bin/vllm", here / "servegate-runs/demo"
+    vllm.rename(here / "bin/fake")
+    vllm.write_text(ATTACKER.replace("RUN", str(run)).replace("FAKE", str(here / "bin/fake")))
+    vllm.chmod(0o755)
+    (here / "answers.json").write_text(json.dumps({f"number {n}.": json.dumps({"number": n}) for n in reversed(range(24))}))
+    done = servegate(here, "run")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "arms/baseline/prompts.json was changed after its arm was measured" in done.stderr
+    assert document(run, "run.json")["status"] == "failed"
+    assert servegate(here, "compare", str(run)).returncode in (3, 5)
+    assert document(run, "verdict.json")["data"]["outcome"] != "pass"

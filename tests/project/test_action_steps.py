@@ -219,6 +219,20 @@ def test_the_judge_joins_both_arms_and_can_write_neither(runner: Runner) -> None
     assert runner.last()[-1] == "--pairs=/pairs"
 
 
+def test_a_candidate_has_its_own_image_and_the_plan_says_so(runner: Runner) -> None:
+    runner.run("prepare", IMAGE=IMAGE, CANDIDATE_IMAGE="next@sha256:1")
+    runner.run("measure", IMAGE=IMAGE, CANDIDATE_IMAGE="next@sha256:1")
+    first = runner.last()
+    measured_arm(runner, "baseline")
+    runner.run("candidate")
+    second = runner.last()
+    expected = ["measure", "--config=servegate.yaml", "--output=/output", "--images", IMAGE, "next@sha256:1"]
+    assert first[first.index("measure") - 1 :] == [IMAGE, *expected, "--arm=baseline"]
+    assert second[second.index("measure") - 1 :] == ["next@sha256:1", *expected, "--arm=candidate"]
+    runner.run("prepare", expected=2, IMAGE=IMAGE, CANDIDATE_IMAGE="next", ISOLATE_ARMS="false")
+    assert '"candidate-image" needs "isolate-arms: true"' in runner.said
+
+
 def test_without_a_baseline_no_candidate_is_measured(runner: Runner) -> None:
     runner.run("prepare", IMAGE=IMAGE)
     runner.run("candidate", expected=5)
@@ -315,6 +329,7 @@ def test_a_git_file_is_hidden_too(runner: Runner) -> None:
         ("MEASURED_RESULT", "ok"),
         ("GATE", "a b"),
         ("ISOLATE_ARMS", "1"),
+        ("CANDIDATE_IMAGE", "--privileged"),
         ("FAIL_ON", ""),
         ("FAIL_ON", "fail,pass"),
         ("FAIL_ON", "fail, error"),
@@ -430,6 +445,9 @@ def test_publishing_is_told_how_the_run_ended(runner: Runner, cancelled: bool, j
 def test_a_cancelled_run_is_published_from_what_it_left(runner: Runner) -> None:
     """The record of the one run, or the index of several, is there although no step judged it."""
     outputs = runner.run("prepare", IMAGE=IMAGE)
+    arm = measured_arm(runner, "baseline")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    assert runner.last()[-1] == str(arm), "cancelled before the arms were joined"
     run = Path(outputs["runs"], "demo")
     run.mkdir()
     (run / "run.json").write_text("{}")
@@ -472,3 +490,24 @@ def test_what_a_cancelled_step_left_is_removed_by_label(runner: Runner) -> None:
         assert f"label={runner.variables['OUTPUT_prepare_label']}" in asked["argv"]
     assert networks["argv"][:2] == ["network", "ls"]
     assert runner.variables["OUTPUT_prepare_label"].startswith("servegate=7.1.")
+
+
+def test_no_link_of_an_engine_is_followed_by_the_upload(runner: Runner) -> None:
+    """`actions/upload-artifact` follows links, so none is left when it looks, and no container that could make another."""
+    outputs = runner.run("prepare", IMAGE=IMAGE)
+    secret = runner.root / "secret"
+    secret.write_text("of the runner")
+    for place in (measured_arm(runner, "candidate"), Path(outputs["runs"])):
+        (place / "kept.json").write_text("{}")
+        (place / "prompts.json").symlink_to(secret)
+        (place / "folder").symlink_to(runner.root)
+        os.mkfifo(place / "pipe")
+    runner.run("Remove what a cancelled step left")
+    for folder in (outputs["runs"], outputs["arms"]):
+        left = [path for path in Path(folder).rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
+        assert left == []
+        assert list(Path(folder).rglob("kept.json"))
+    assert secret.read_text() == "of the runner"
+    names = [step["name"] for step in ACTION["runs"]["steps"]]
+    order = ["Publish", "Remove what a cancelled step left", "Upload the run directory", "Pass or fail"]
+    assert names[-4:] == order

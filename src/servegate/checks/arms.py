@@ -15,7 +15,7 @@ from servegate.checks.contract import AnyCheck, ArmEvidence, finding
 from servegate.checks.engagement.reading import scale_strategies
 from servegate.checks.laxness import laxer
 from servegate.checks.served_models import ARMS, model_findings
-from servegate.domain.arms import Role
+from servegate.domain.arms import EXECUTABLE_KNOB, IMAGE_KNOB, Role
 from servegate.domain.calibration import remark, valid_for
 from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement
 from servegate.domain.judgement import Finding, Outcome, Severity
@@ -76,6 +76,7 @@ def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measure
             message = f"nothing is recorded of what served the {name}: no PASS can be scoped"
             found.append(finding(ARMS, f"{name}-unknown", Severity.REVIEW, message))
     found += _version_findings(plan, arms)
+    found += _image_findings(plan)
     found += _fallback_findings(arms)
     baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
     if baseline is not None and candidate is not None:
@@ -125,10 +126,21 @@ def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list
 def _version_findings(plan: Plan, arms: Arms) -> list[Finding]:
     """Two versions behind one executable name were measured on two machines, or an upgrade came between."""
     versions = {side.engine.version for side in arms.values() if side.engine is not None and side.engine.version is not None}
-    if len(versions) < 2 or any(knob.name == "engine.executable" for knob in plan.knobs):
+    if len(versions) < 2 or any(knob.name in (EXECUTABLE_KNOB, IMAGE_KNOB) for knob in plan.knobs):
         return []
     message = f"the arms ran on different engine versions ({', '.join(sorted(versions))}), and no knob says so"
     return [finding(ARMS, "version-differs", Severity.NOT_COMPARABLE, message)]
+
+
+def _image_findings(plan: Plan) -> list[Finding]:
+    """In its own image each arm is loaded by that image's own `vllm bench serve`, whose changes look like the engine's."""
+    if "throughput" not in plan.checks or not any(knob.name == IMAGE_KNOB for knob in plan.knobs):
+        return []
+    message = (
+        "each arm was loaded by the `vllm bench serve` of its own image, so what changed in that tool is measured with the "
+        "engine; leave `throughput` out, or serve both engines from one image (`arms.candidate.engine.executable`)"
+    )
+    return [finding(ARMS, "load-tool-differs", Severity.REVIEW, message)]
 
 
 def _fallback_findings(arms: Arms) -> list[Finding]:

@@ -15,6 +15,7 @@ from servegate import pipeline
 from servegate.artifacts import dump
 from servegate.changes import NotMeasured
 from servegate.cli.measure import measure
+from servegate.cli.options import IMAGES
 from servegate.cli.pairs import git_options, left_over, prepared, show
 from servegate.cli.terminal import Terminal, printable, show_verdict
 from servegate.config import Overrides, load
@@ -28,6 +29,7 @@ from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
 @git_options
 @click.option("--pairs", type=click.Path(path_type=Path), help="What `servegate pairs` wrote; git is not needed then.")
 @click.option("--engine", metavar="PATH", help="Engine executable of both arms.")
+@IMAGES
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("servegate-runs"), show_default=True, help="Where runs go."
 )
@@ -40,6 +42,7 @@ from servegate.pipeline.changing import INDEX, Index, read_index, resolved_pair
 def command(
     pairs: Path | None,
     engine: str | None,
+    images: tuple[str, str] | None,
     arm: str | None,
     output: Path,
     force: bool,
@@ -56,7 +59,7 @@ def command(
     show(index)
     outcomes: dict[str, Outcome] = {}
     output.mkdir(parents=True, exist_ok=True)
-    overrides = Overrides(engine=engine, output=str(output))
+    overrides = Overrides(engine=engine, output=str(output), images=images)
     _write(output, index, outcomes)  # first of all, so that whatever ends us leaves a list of what was to be done
     rules = load(folder / "rules" / options["config"], Overrides(baseline="-", candidate="-"))
     budget_s = 60 * rules.config.changes.budget_minutes / (1 if arm is None else 2)

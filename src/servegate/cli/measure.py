@@ -43,6 +43,12 @@ def measure(found: Resolved, arms: tuple[str, ...] | None, *, force: bool, conso
         console.print(f"warning: {printable(warning)}", style="yellow", markup=False)
     for note in found.notes:
         console.print(f"note: {printable(note)}", markup=False)
+    images = {arm.image for arm in found.plan.arms.values()}
+    if arms is None and len(images) > 1:
+        raise UsageError(
+            "the arms have container images of their own, and one process can not be in both",
+            advice="Measure each with --arm in its image and join the two outputs, as the action does with `candidate-image`.",
+        )
     progress = progress_for(console)
     guard = card_guard(found, progress.say)
     world = measuring(found, progress, guard)

@@ -20,6 +20,12 @@ HELP_TIMEOUT_S = 120.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+IMAGES = click.option(
+    "--images",
+    nargs=2,
+    metavar="BASELINE CANDIDATE",
+    help="Container images that the arms are measured in, one after the other with --arm; servegate starts none.",
+)
 RUN_ARGUMENT = click.argument("run", type=click.Path(path_type=Path))
 
 
@@ -33,6 +39,7 @@ def plan_options(command: F) -> F:
             click.option("--candidate", metavar="YAML", help="Serving config after the change."),
             click.option("--gate", metavar="NAME", help="Name of the gate: [a-z0-9-], at most 40 characters."),
             click.option("--engine", metavar="PATH", help="Engine executable of both arms."),
+            IMAGES,
             click.option("--rounds", type=int, metavar="N", help="Passes of every check over each arm."),
             click.option("--output", metavar="DIR", help="Where run directories go."),
         )
@@ -41,10 +48,7 @@ def plan_options(command: F) -> F:
     return command
 
 
-def resolved(
-    config: Path | None, *, file: Path | None, baseline: str | None, candidate: str | None, gate: str | None,
-    engine: str | None, rounds: int | None, output: str | None,
-) -> Resolved:  # fmt: skip
+def resolved(config: Path | None, *, file: Path | None, **given: Any) -> Resolved:
     """Load and resolve a gate from the options of `plan_options`; its config is `--config FILE` or just `FILE`.
 
     Raises:
@@ -52,7 +56,7 @@ def resolved(
     """
     if file is not None and config is not None:
         raise UsageError(f"two gate configs are given: {file} and --config {config}", advice="Give one of them.")
-    loaded = load(config if file is None else file, Overrides(baseline, candidate, gate, engine, output, rounds))
+    loaded = load(config if file is None else file, Overrides(**given))
     try:
         return resolve(loaded)
     except UnknownOptionError as error:

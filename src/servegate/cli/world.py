@@ -19,6 +19,7 @@ from servegate.domain.evidence import EngineFacts
 from servegate.domain.manifest import Manifest
 from servegate.engines.card_guard import CardGuard
 from servegate.engines.environment import engine_environment
+from servegate.engines.free_space import check_free_space, needs
 from servegate.engines.preflight import check_hub_cache, check_shared_memory, shared_memory_bytes
 from servegate.engines.served_files import served_files
 from servegate.engines.starting import find_executable
@@ -66,6 +67,8 @@ def measuring(found: Resolved, progress: Progress, guard: CardGuard) -> Callable
         find_executable(arm.executable, os.environ.get("PATH"))
         check_shared_memory(arm, shared_memory_bytes())
         check_hub_cache(arm, engine_environment(os.environ, arm.environment))
+    arms = tuple(found.plan.arms.values())
+    check_free_space(needs(found.run_root, arms, [engine_environment(os.environ, arm.environment) for arm in arms]))
     check_tasks(found, lm_eval_executable(), _run_tool, progress)
 
     def make(directory: RunDirectory) -> Measuring:

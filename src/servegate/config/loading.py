@@ -30,6 +30,8 @@ class Overrides:
     engine: str | None = None
     output: str | None = None
     rounds: int | None = None
+    images: tuple[str, str] | None = None
+    """Container images of baseline and candidate."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ def _overridden(data: Any, overrides: Overrides, sources: dict[str, str], direct
     if not isinstance(data, dict):
         return data
     merged: dict[str, Any] = _copied(data)
+    if overrides.engine is not None:
+        for role in Role:
+            if isinstance(merged.get("arms"), dict) and isinstance(merged["arms"].get(role.value), dict):
+                merged["arms"][role.value].pop("engine", None)
+    images = overrides.images or (None, None)
     values: tuple[tuple[tuple[str, ...], Any, str], ...] = (
         (("arms", "baseline", "config"), _from_here(overrides.baseline, directory), "--baseline"),
         (("arms", "candidate", "config"), _from_here(overrides.candidate, directory), "--candidate"),
@@ -119,6 +126,8 @@ def _overridden(data: Any, overrides: Overrides, sources: dict[str, str], direct
         (("engine", "executable"), overrides.engine, "--engine"),
         (("output", "directory"), overrides.output, "--output"),
         (("rounds",), overrides.rounds, "--rounds"),
+        (("arms", "baseline", "engine", "image"), images[0], "--images"),
+        (("arms", "candidate", "engine", "image"), images[1], "--images"),
     )
     for key, value, option in values:
         if value is None:
@@ -130,10 +139,6 @@ def _overridden(data: Any, overrides: Overrides, sources: dict[str, str], direct
             place = place[part]
         place[key[-1]] = value
         sources[".".join(key)] = option
-    if overrides.engine is not None:
-        for role in Role:
-            if isinstance(merged.get("arms"), dict) and isinstance(merged["arms"].get(role.value), dict):
-                merged["arms"][role.value].pop("engine", None)
     return merged
 
 

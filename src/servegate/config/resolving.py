@@ -183,6 +183,7 @@ def _arm(loaded: Loaded, role: Role, session: int, origin: Origin | None) -> Arm
         config=serving,
         argv=argv(serving, executable),
         environment=environment,
+        image=settings.engine.image,
     )
 
 

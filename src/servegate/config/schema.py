@@ -59,6 +59,8 @@ class ArmEngine(Settings):
 
     executable: str | None = None
     """The engine of this arm alone, such as the next version's."""
+    image: str | None = None
+    """Container image that this arm is measured in; the action says it (`candidate-image`), and servegate starts none."""
     model_config_file: str | None = Field(default=None, alias="model_config")
 
 

@@ -13,6 +13,10 @@ ARM_NAME = re.compile(r"baseline|candidate(\.[a-z0-9][a-z0-9_-]{0,39})?")
 """Names of arms are never user text: `baseline`, `candidate`, or `candidate.<knob>` for an attribution arm."""
 
 
+EXECUTABLE_KNOB, IMAGE_KNOB = "engine.executable", "engine.image"
+"""Knobs by which the engine itself is what changes: another file, or another image around it."""
+
+
 class Role(StrEnum):
     """What an arm is for."""
 
@@ -53,6 +57,8 @@ class Arm(Record):
     config: ServingConfig
     argv: tuple[str, ...]
     environment: dict[str, str]
+    image: str | None = None
+    """Container image that the arm is measured in, where each arm has its own; what starts containers says so."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection
 from typing import Any, NoReturn
 
-from servegate.domain.arms import Arm, ServingConfig
+from servegate.domain.arms import IMAGE_KNOB, Arm, ServingConfig
 from servegate.domain.plan import Knob, sha256_of_text
 from servegate.engines.options import VLLM_VERSION, Option, known_options, suggestion
 from servegate.errors import UnknownOptionError, UsageError
@@ -114,7 +114,7 @@ def notes(config: ServingConfig) -> tuple[str, ...]:
 
 
 def differing_options(baseline: Arm, candidate: Arm) -> tuple[Knob, ...]:
-    """Return every knob in which the arms differ: executable, options as vLLM takes them, environment.
+    """Return every knob in which the arms differ: executable, container image, options as vLLM takes them, environment.
 
     An absent side is None. Values of secret variables are never shown, only that they differ.
     """
@@ -123,6 +123,8 @@ def differing_options(baseline: Arm, candidate: Arm) -> tuple[Knob, ...]:
         knobs.append(
             Knob(name="engine.executable", baseline=baseline.executable, candidate=candidate.executable, source="gate config")
         )
+    if baseline.image != candidate.image:
+        knobs.append(Knob(name=IMAGE_KNOB, baseline=baseline.image, candidate=candidate.image, source="gate config"))
     sides = (_effective(baseline.config), _effective(candidate.config))
     for name in dict.fromkeys((*sides[0], *sides[1])):
         before, after = (side.get(name) for side in sides)

@@ -21,7 +21,7 @@ from servegate.domain.evidence import EngineFacts, EngineStatus, NotMeasured, Re
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Origin, Step
 from servegate.domain.records import Json
-from servegate.errors import Cancelled, ServegateError, UsageError
+from servegate.errors import Cancelled, MeasurementError, ServegateError, UsageError
 from servegate.pipeline.arm_run import ArmRun
 from servegate.pipeline.interleaving import measure_interleaved
 from servegate.ports import Engine, Probes, Progress, Session
@@ -93,6 +93,7 @@ class Measuring:
                 runs = [ArmRun(self, arm) for arm in sorted(self.plan.arms.values(), key=lambda item: item.session)]
                 measure_interleaved(runs, blocks)
                 arms = ()
+            sealed: dict[str, str] = {}
             for name in sorted(arms, key=lambda item: self.plan.arms[item].session):
                 measured = ArmRun(self, self.plan.arms[name])
                 if failed is not None:
@@ -101,6 +102,8 @@ class Measuring:
                     failed = Reason(code="engine_failed", message=f"not started, since the {name} engine failed")
                 elif self.checks and not measured.done and measured.arm.role is Role.BASELINE:
                     failed = Reason(code="nothing_to_compare", message=f"not started, since {NOTHING}")
+                self._ensure_sealed(sealed)
+                sealed |= self._digests_of(name)
             status = "complete"
         except (KeyboardInterrupt, Cancelled):
             status = "cancelled"
@@ -108,6 +111,25 @@ class Measuring:
         finally:
             self.write(status)
             self.run.write_checksums()
+
+    def _digests_of(self, arm: str) -> dict[str, str]:
+        """Return what an arm's evidence is when nothing of its engine is left."""
+        return {path: digest for path, digest in self.run.evidence_digests().items() if path.startswith(f"arms/{arm}/")}
+
+    def _ensure_sealed(self, sealed: dict[str, str]) -> None:
+        """Raise MeasurementError when the evidence of an earlier arm changed while a later one was served.
+
+        One process that measures both arms can not keep an engine from it, as the action's two containers do; it can notice.
+        """
+        now = self.run.evidence_digests() if sealed else {}
+        changed = sorted(path for path, digest in sealed.items() if now.get(path) != digest)
+        if changed:
+            raise MeasurementError(
+                f"{changed[0]} was changed after its arm was measured ({len(changed)} files of evidence in all)",
+                why="Something wrote into the run directory meanwhile; a later arm's engine can, as both run as one user.",
+                advice="Nothing of this run proves anything. Find out what wrote, or measure each arm where it can not write "
+                "the other's evidence, as the action does.",
+            )
 
     def _failed_before(self, arms: tuple[str, ...]) -> Reason | None:
         """Return why no arm needs a start: of one that another process measured before, the engine failed, or nothing came."""

@@ -3,6 +3,7 @@
 #   sh reproduce.sh gate         measures, compares and reports again
 #   sh reproduce.sh baseline     serves that arm on port 8000, to look at it
 #   sh reproduce.sh candidate    serves that arm on port 8000, to look at it
+# The new run goes to servegate-again/; options after `gate` are passed on (--output, --force, --engine).
 # Settings that are not servegate's defaults, and where each came from:
 #   checks.accuracy.limits.drop: 0.025  [policy standard]
 #   checks.prompts.file: serving/prompts.jsonl  [servegate.yaml:12]
@@ -10,7 +11,8 @@
 set -eu
 case "${1:-}" in
 gate)
-  exec servegate run --config=servegate.yaml
+  shift
+  exec servegate run --config=servegate.yaml --output=servegate-again "$@"
   ;;
 baseline)
   exec env VLLM_LOGGING_LEVEL=INFO vllm serve Qwen/Qwen3-8B \

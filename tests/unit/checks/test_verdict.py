@@ -201,10 +201,20 @@ def test_a_pass_names_what_is_left_to_read() -> None:
     )
 
 
-def test_an_engine_version_that_no_knob_explains_is_not_comparable() -> None:
+@pytest.mark.parametrize("name", ["engine.executable", "engine.image"])
+def test_an_engine_version_that_no_knob_explains_is_not_comparable(name: str) -> None:
     assert verdict(result(), version="0.33.0").outcome is Outcome.NOT_COMPARABLE
-    knob = Knob(name="engine.executable", baseline="a/vllm", candidate="b/vllm", source="gate config")
+    knob = Knob(name=name, baseline="a/vllm", candidate="b/vllm", source="gate config")
     assert verdict(result(), the_plan=plan(knobs=(knob,)), version="0.33.0").outcome is Outcome.PASS
+
+
+def test_a_load_tool_that_came_with_each_image_is_told_and_is_no_pass() -> None:
+    knob = Knob(name="engine.image", baseline="a", candidate="b", source="gate config")
+    loaded = verdict(result(), the_plan=plan(knobs=(knob,), checks={"throughput": {}}))
+    assert loaded.outcome is Outcome.REVIEW
+    assert "arms/load-tool-differs" in {item.code for item in loaded.findings}
+    same = verdict(result(), the_plan=plan(checks={"throughput": {}}))
+    assert "arms/load-tool-differs" not in {item.code for item in same.findings}
 
 
 def test_an_engine_of_no_known_version_is_never_a_pass() -> None:

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from servegate.checks.engagement.asked import CHECK_NAME, engaged, expected, told
 from servegate.checks.engagement.reading import Reading
 from servegate.checks.engagement.settings import EngagementSettings, Limits
+from servegate.domain.arms import EXECUTABLE_KNOB, IMAGE_KNOB
 from servegate.domain.judgement import Comparison, Finding, Severity
 
 KV_KNOB, WEIGHTS_KNOB = "kv-cache-dtype", "quantization"
 _ROOM_KNOBS = {
     "gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "max-num-batched-tokens",
     "num-gpu-blocks-override", "block-size", "tensor-parallel-size", "pipeline-parallel-size", "cpu-offload-gb",
-    "enforce-eager", "compilation-config", "speculative-config", "enable-lora", "model", "engine.executable",
+    "enforce-eager", "compilation-config", "speculative-config", "enable-lora", "model", EXECUTABLE_KNOB, IMAGE_KNOB,
     "environment.VLLM_CPU_KVCACHE_SPACE",
 }  # fmt: skip
 """Knobs that change how much room is left for the KV cache; a difference beside them is no surprise."""
@@ -105,7 +106,7 @@ def _versions(reading: Reading) -> Iterator[Finding]:
                 "the same method"
             )
             yield told("fp8-across-versions", Severity.NOT_COMPARABLE, message)
-    if not {"engine.executable"} & {knob.name for knob in reading.knobs}:
+    if not {EXECUTABLE_KNOB, IMAGE_KNOB} & {knob.name for knob in reading.knobs}:
         message = f"one executable served two engine versions, {versions}: it was exchanged between the arms"
         yield told("engine-exchanged", Severity.NOT_COMPARABLE, message)
 
