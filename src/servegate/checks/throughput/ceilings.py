@@ -8,7 +8,6 @@ from servegate.checks.capacity.comparing import room_of
 from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import SINGLE, ThroughputSettings
-from servegate.checks.throughput.shape import SpeedPair
 from servegate.domain.plan import Plan
 from servegate.sizing import Prediction, predicted
 
@@ -38,12 +37,19 @@ def ceilings(
     )
 
 
-def with_ceilings(point: SpeedPair, evidence: Evidence[ThroughputMeasurement], settings: ThroughputSettings) -> SpeedPair:
-    """Add what both arms' cards allow under this load; or why that is not known."""
-    found = [each.decode for each in ceilings(evidence, settings, (point.load, point.concurrency))]
+@dataclass(frozen=True)
+class Allowance:
+    """Output tokens per second that both arms' cards allow (baseline, candidate), and why one is not known."""
+
+    arms: tuple[float | None, float | None]
+    reason: str | None
+
+
+def allowance(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSettings, load: tuple[str, int]) -> Allowance:
+    """Return what both arms' cards allow under a load, (kind, requests in flight); or why that is not known."""
+    found = [each.decode for each in ceilings(evidence, settings, load)]
     baseline, candidate = (each if isinstance(each, float) else None for each in found)
-    reason = next((each for each in found if isinstance(each, str)), None)
-    return point.model_copy(update={"ceilings": (baseline, candidate), "ceilings_reason": reason})
+    return Allowance((baseline, candidate), next((each for each in found if isinstance(each, str)), None))
 
 
 def _of(

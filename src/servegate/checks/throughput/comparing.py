@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 
 from servegate.checks.contract import ArmEvidence, Evidence, measured, not_measured
-from servegate.checks.throughput.ceilings import with_ceilings
+from servegate.checks.throughput.ceilings import allowance
 from servegate.checks.throughput.explaining import remarks
+from servegate.checks.throughput.pace import CODE as HOST_BOUND
+from servegate.checks.throughput.pace import host_bound, restart_sd
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
 from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
 from servegate.checks.throughput.shape import INTERVAL_ALPHA, NotJudged, SpeedContrast, SpeedPair, ratio_of, speed_pair
@@ -34,23 +36,7 @@ def compare(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSetti
     baseline, candidate = measured(evidence)
     paired, unpaired = _pair(baseline, candidate)
     on_cpu = any(arm.engine is not None and arm.engine.device == "cpu" for arm in (evidence.baseline, evidence.candidate))
-    points = tuple(
-        with_ceilings(
-            speed_pair(
-                key,
-                pair.baseline,
-                pair.candidate,
-                settings.limits.restart_sd,
-                faults(pair, settings, on_cpu=on_cpu),
-                unseen(pair, on_cpu=on_cpu),
-                remarks(pair, settings, on_cpu=on_cpu),
-                in_turn=settings.interleave,
-            ),
-            evidence,
-            settings,
-        )
-        for key, pair in sorted(paired.items())
-    )
+    points = tuple(_point(key, pair, evidence, settings, on_cpu=on_cpu) for key, pair in sorted(paired.items()))
     between = SpeedContrast(points=points, judged_at=settings.judged_at)
     between = between.model_copy(update={"not_judged": _not_judged(evidence, between, settings)})
     noise = {name: _own_noise(arm) for name, arm in (("baseline", baseline), ("candidate", candidate))}
@@ -67,6 +53,25 @@ def compare(evidence: Evidence[ThroughputMeasurement], settings: ThroughputSetti
         estimates=_estimates(paired, between, settings),
         items=tuple(_item(windows) for _key, pair in sorted(paired.items()) for windows in pair.windows),
     )
+
+
+def _point(
+    key: tuple[str, int], pair: Paired, evidence: Evidence[ThroughputMeasurement], settings: ThroughputSettings, *, on_cpu: bool
+) -> SpeedPair:
+    """Compare the arms under one load, beside what their cards allow."""
+    allowed = allowance(evidence, settings, key)
+    host = host_bound(pair, allowed.arms, settings)
+    point = speed_pair(
+        key,
+        pair.baseline,
+        pair.candidate,
+        restart_sd(host=host is not None, settings=settings),
+        faults(pair, settings, on_cpu=on_cpu),
+        unseen(pair, on_cpu=on_cpu),
+        (*remarks(pair, settings, on_cpu=on_cpu), *([host] if host else [])),
+        in_turn=settings.interleave,
+    )
+    return point.model_copy(update={"ceilings": allowed.arms, "ceilings_reason": allowed.reason})
 
 
 def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> tuple[dict[tuple[str, int], Paired], Unpaired]:
@@ -147,9 +152,12 @@ def _estimates(
 ) -> dict[str, Estimate]:
     found: dict[str, Estimate] = {}
     for (load, concurrency), pair in sorted(paired.items()):
-        ratio = ratio_of(pair.baseline, pair.candidate, settings.limits.restart_sd, in_turn=settings.interleave)
         point = between.at(concurrency, load)
-        if ratio is None or point is None or point.invalid:
+        if point is None or point.invalid:
+            continue
+        spread = restart_sd(host=any(remark.startswith(f"{HOST_BOUND}: ") for remark in point.remarks), settings=settings)
+        ratio = ratio_of(pair.baseline, pair.candidate, spread, in_turn=settings.interleave)
+        if ratio is None:
             continue
         name = "single" if load == SINGLE else f"at_{concurrency}"
         found[f"output_tokens_per_second_ratio_{name}"] = _estimate(ratio, INTERVAL_ALPHA, len(pair.baseline), settings)

@@ -22,6 +22,11 @@ class Limits(Settings):
     """FAIL when candidate over baseline is below this with 95 % confidence (one-sided), at `judged_at`."""
     restart_sd: float = Field(default=0.01, ge=0, le=1)
     """Standard deviation of the log speed between two starts of one server; 1 % until it was calibrated here."""
+    host_share: float = Field(default=0.10, ge=0, le=1)
+    """Where both arms make a smaller share of what their cards allow, the host sets the pace: see `host_restart_sd`."""
+    host_restart_sd: float = Field(default=0.20, ge=0, le=1)
+    """Standard deviation of the log speed between two starts of one server whose pace the host sets. Seen on H200s: two pairs
+    of starts of one config (135M model) differed by 16 and 35 %, which is 0.17."""
     output_tokens_share: float = Field(default=0.005, ge=0, le=1)
     """Arms whose windows differ by a larger share of generated tokens are not comparable."""
     prefix_cache_hit_rate: float = Field(default=0.05, ge=0, le=1)
@@ -43,7 +48,8 @@ class Limits(Settings):
 
 
 LAXER = {
-    "limits.fail_ratio": LESS, "limits.restart_sd": MORE, "limits.output_tokens_share": MORE,
+    "limits.fail_ratio": LESS, "limits.restart_sd": MORE, "limits.host_restart_sd": MORE, "limits.host_share": MORE,
+    "limits.output_tokens_share": MORE,
     "limits.prefix_cache_hit_rate": MORE, "limits.clock_share": MORE, "limits.throttled_share": MORE,
     "limits.foreign_cpu_share": MORE, "limits.prefix_cache_difference": MORE, "limits.window_cv": MORE,
 }  # fmt: skip
