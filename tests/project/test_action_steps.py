@@ -446,7 +446,7 @@ def test_a_cancelled_run_is_published_from_what_it_left(runner: Runner) -> None:
     """The record of the one run, or the index of several, is there although no step judged it."""
     outputs = runner.run("prepare", IMAGE=IMAGE)
     arm = measured_arm(runner, "baseline")
-    runner.run("publish", IMAGE=IMAGE, COMMENT="true", JOB_STATUS="cancelled")
+    runner.run("publish", IMAGE=IMAGE, COMMENT="true", CANCELLED="cancelled")
     assert runner.last()[-1] == str(arm), "cancelled before the arms were joined"
     run = Path(outputs["runs"], "demo")
     run.mkdir()
