@@ -8,6 +8,7 @@ from servegate.checks.throughput import comparing
 from servegate.checks.throughput.ceilings import Allowance
 from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.judging import judge
+from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
@@ -85,3 +86,13 @@ def test_a_gate_that_was_calibrated_wider_keeps_its_own_spread(monkeypatch: pyte
         assert point.low is not None
         spreads.append(point.low)
     assert spreads[1] < spreads[0]
+
+
+def test_the_row_of_the_check_says_which_spread_it_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = []
+    for ceilings in ((CEILING, CEILING), (5_000.0, 5_000.0)):
+        first, second = arm({32: FIRST}), arm({32: SECOND})
+        comparison, _point = speed(monkeypatch, first, second, ceilings, ThroughputSettings())
+        said.append(present(comparison, evidence(first, second), ThroughputSettings(), ()).noise)
+    assert "20.0% between starts, since the host sets the pace" in str(said[0])
+    assert "1.0% between starts is assumed" in str(said[1])
