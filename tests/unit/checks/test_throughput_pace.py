@@ -8,6 +8,7 @@ from servegate.checks.throughput import comparing
 from servegate.checks.throughput.ceilings import Allowance
 from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.judging import judge
+from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
@@ -67,6 +68,21 @@ def test_a_card_that_one_arm_keeps_busy_is_not_bound_by_its_host(
     comparison, point = speed(monkeypatch, arm({32: SECOND}), arm({32: FIRST}), ceilings, settings)
     assert point.claim == "slower"
     assert "throughput/slower" in {each.code for each in judge(comparison, settings)}
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "said"),
+    [
+        ((CEILING, CEILING), "20.0% between starts, since the host sets the pace"),
+        ((None, None), "1.0% between starts is assumed until it was calibrated here"),
+    ],
+)
+def test_the_report_names_the_spread_that_the_interval_holds(
+    monkeypatch: pytest.MonkeyPatch, ceilings: tuple[float | None, float | None], said: str
+) -> None:
+    settings, arms = ThroughputSettings(), (arm({32: FIRST}), arm({32: SECOND}))
+    comparison, _point = speed(monkeypatch, *arms, ceilings, settings)
+    assert said in present(comparison, evidence(*arms), settings, ()).noise
 
 
 def test_a_loss_that_no_restart_explains_fails_on_a_slow_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
