@@ -195,6 +195,21 @@ def test_a_config_over_the_budget_loses_its_older_pass_and_is_a_review(replica: 
     assert all(outputs[name] == UNKNOWN for name in FIGURES)
 
 
+def test_another_workflows_verdict_is_not_believed_where_its_own_comment_is_refused(
+    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that names another commit than the event is not published, and must not bring its PASS into the overview."""
+    _, head = replica.commits()
+    folder = index(tmp_path / "runs", head, "a")
+    passed(written(folder / "a", "d" * 40, gate="a"))
+    run = {"head_sha": head, "head_branch": "feat/x", "head_repository": {"full_name": REPOSITORY}, "pull_requests": []}
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": run}))
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "workflow_run")
+    assert _code(["publish", str(folder)]) == 6
+    assert "PASS" not in "".join(each["body"] for each in replica.comments())
+    assert [check["conclusion"] for check in replica.check_runs()] == ["action_required"]
+
+
 @pytest.mark.parametrize(
     ("neutral", "conclusion"), [("none", "action_required"), ("review", "neutral"), ("not_comparable", "action_required")]
 )

@@ -64,7 +64,7 @@ def _logged(facts: EngineFacts | None, name: str) -> ArmValue:
     if facts is None:
         return ArmValue(value=None, reason="no start was attempted")
     value = getattr(facts, name)
-    return measured_or(None if value is None else float(value), why(facts, name), ONE_START)
+    return measured_or(None if value is None else float(value), _why(facts, name), ONE_START)
 
 
 def _longest(facts: EngineFacts | None) -> ArmValue:
@@ -72,13 +72,13 @@ def _longest(facts: EngineFacts | None) -> ArmValue:
     if facts is None or facts.kv_cache_tokens is None:
         return _logged(facts, "kv_cache_tokens")
     if not facts.max_model_len:
-        return ArmValue(value=None, reason=why(facts, "max_model_len"))
+        return ArmValue(value=None, reason=_why(facts, "max_model_len"))
     return ArmValue(
         value=facts.kv_cache_tokens / facts.max_model_len, noise=f"{facts.max_model_len:,} tokens each; {ONE_START}"
     )
 
 
-def why(facts: EngineFacts, name: str) -> str:
+def _why(facts: EngineFacts, name: str) -> str:
     """Return why an engine's fact is not known."""
     if facts.diagnosis is not None:
         return "the engine did not start"

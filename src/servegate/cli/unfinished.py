@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from servegate.artifacts import RunDirectory
@@ -15,6 +16,7 @@ from servegate.report.unfinished import Ended, ended_as, headline, unfinished
 FILES = ("comment.md", "summary.md")
 ENDS = ("success", "failure", "cancelled", "skipped")
 """How GitHub says that a job ended (`job.status`, `needs.<job>.result`)."""
+_ENDED: Mapping[str, Ended] = {"cancelled": "cancelled", "skipped": "skipped", "failure": "failure"}
 
 
 def how_it_ended(directory: RunDirectory, told: str | None) -> Ended | None:
@@ -34,7 +36,7 @@ def how_it_ended(directory: RunDirectory, told: str | None) -> Ended | None:
 
 def from_job(told: str | None) -> Ended | None:
     """Return how a job ended that left nothing to publish; None when nobody says that it did not succeed."""
-    return "cancelled" if told == "cancelled" else "skipped" if told == "skipped" else "failure" if told == "failure" else None
+    return _ENDED.get(told or "")
 
 
 def no_verdict(said: str, outcome: Outcome = Outcome.ERROR, *, changed: bool = False) -> Verdict:
@@ -55,8 +57,8 @@ def notice(
     plan = _plan(directory)
     told = replace(
         settings,
-        comment=settings.comment and _switched_on(plan, "publish.comment", True),
-        check_run=settings.check_run and _switched_on(plan, "publish.check_run", False),
+        comment=settings.comment and switched_on(plan, "publish.comment", True),
+        check_run=settings.check_run and switched_on(plan, "publish.check_run", False),
         evidence=directory is not None,
         tested=settings.tested or (plan.origin.head if plan and plan.origin else None),
         conclusion="cancelled" if ended == "cancelled" else None,
@@ -74,7 +76,7 @@ def _plan(directory: RunDirectory | None) -> Plan | None:
         return None
 
 
-def _switched_on(plan: Plan | None, key: str, default: bool) -> bool:
+def switched_on(plan: Plan | None, key: str, default: bool) -> bool:
     """Return a setting of the plan; without a plan nobody switched it off."""
     if plan is None:
         return True

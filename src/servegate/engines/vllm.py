@@ -24,7 +24,8 @@ from servegate.engines.sleeping import VARIABLE as VARIABLE_OF_SLEEP
 from servegate.engines.sleeping import put_to_sleep, wake
 from servegate.engines.starting import end_group, find_executable, log_file, set_aside
 from servegate.engines.token_watch import LOOK_S, TokenWatch
-from servegate.engines.vllm_log import PHASES, phase_begun, read_log
+from servegate.engines.vllm_log import read_log
+from servegate.engines.vllm_phases import PHASES, phase_begun
 from servegate.subprocesses import supervise
 
 STOP_GRACE_S = 6.0

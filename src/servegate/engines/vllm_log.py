@@ -16,7 +16,7 @@ from typing import Any
 from servegate.domain.evidence import EngineFacts, Kernel, LogWarning, Quantization, Requested
 from servegate.domain.records import Json
 from servegate.engines.log_lines import Line, first, integer, lines_of, number
-from servegate.engines.vllm_phases import PHASES, logged_phases, phase_begun
+from servegate.engines.vllm_phases import logged_phases
 
 _INITIALIZING = re.compile(r"Initializing a V1 LLM engine \(v([\w.+-]+)\) with config: (.*)")
 _KERNELS = (
@@ -204,6 +204,3 @@ def _sampling_defaults(lines: Iterable[Line]) -> Json | None:
     except (ValueError, SyntaxError):
         return None
     return value if isinstance(value, dict) else None
-
-
-__all__ = ["PHASES", "phase_begun", "read_log"]

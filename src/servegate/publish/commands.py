@@ -61,5 +61,5 @@ def accepted_by(number: int, login: object, body: object, comment: object = None
     if not isinstance(login, str) or not _LOGIN.fullmatch(login) or not isinstance(body, str) or not body.strip():
         return None
     found = _ACCEPT.fullmatch(body.splitlines()[0].rstrip())
-    number_of = comment if isinstance(comment, int) and not isinstance(comment, bool) and 0 < comment < 1 << 63 else None
-    return Accept(number, login, found["id"], one_line(found["reason"], 400), number_of) if found else None
+    known = comment if isinstance(comment, int) and not isinstance(comment, bool) and 0 < comment < 1 << 63 else None
+    return Accept(number, login, found["id"], one_line(found["reason"], 400), known) if found else None

@@ -70,6 +70,21 @@ def test_a_card_that_one_arm_keeps_busy_is_not_bound_by_its_host(
     assert "throughput/slower" in {each.code for each in judge(comparison, settings)}
 
 
+@pytest.mark.parametrize(
+    ("ceilings", "said"),
+    [
+        ((CEILING, CEILING), "20.0% between starts, since the host sets the pace"),
+        ((None, None), "1.0% between starts is assumed until it was calibrated here"),
+    ],
+)
+def test_the_report_names_the_spread_that_the_interval_holds(
+    monkeypatch: pytest.MonkeyPatch, ceilings: tuple[float | None, float | None], said: str
+) -> None:
+    settings, arms = ThroughputSettings(), (arm({32: FIRST}), arm({32: SECOND}))
+    comparison, _point = speed(monkeypatch, *arms, ceilings, settings)
+    assert said in present(comparison, evidence(*arms), settings, ()).noise
+
+
 def test_a_loss_that_no_restart_explains_fails_on_a_slow_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ThroughputSettings()
     worse = arm({32: [each / 4 for each in FIRST]})

@@ -6,7 +6,8 @@ import pytest
 
 from servegate.domain.evidence import EngineFacts, EngineStatus
 from servegate.engines.log_lines import lines_of
-from servegate.engines.vllm_log import PHASES, phase_begun, read_log
+from servegate.engines.vllm_log import read_log
+from servegate.engines.vllm_phases import PHASES, phase_begun
 
 LOGS = Path(__file__).parents[2] / "recorded" / "logs"
 NAMES = sorted(path.name for path in LOGS.glob("*.log"))

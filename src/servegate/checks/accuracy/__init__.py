@@ -4,9 +4,10 @@ Accuracy alone hides what happened: 45 answers may turn wrong while 43 turn righ
 both arms in the same words, joined one by one, and counted in both directions; each arm is asked more than once, which
 shows how often answers change although nothing changed.
 
-Read in this order: `settings`, `record` (what is stored), `questions` (local files), `measuring`, `looking`, `retrying` (ask),
-`noise` (asks for more rounds), `pairing` (joins), `kinds` and `readings` (what a pair means), `contrast` (counts),
-`estimates`, `comparing`, then the policy: `faults`, `claims`, `judging`; `presenting` and `tables` show it.
+Read in this order: `settings`, `record` (what is stored), `questions` (local files), `fitting` (what fits into the context),
+`measuring`, `looking` and `retrying` (ask), `noise` (asks for more rounds), `pairing` (joins), `kinds` and `readings` (what a
+pair means), `contrast` (counts), `estimates`, `comparing`, then the policy: `faults`, `claims`, `judging`; `presenting`,
+`tables` and `figures` show it. `absent` speaks where the check is off.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ sends no request. It lays what was asked beside what the log shows, for both arm
 from __future__ import annotations
 
 from servegate.checks.contract import Check
-from servegate.checks.engagement.judging import CHECK_NAME, judge
+from servegate.checks.engagement.asked import CHECK_NAME
+from servegate.checks.engagement.judging import judge
 from servegate.checks.engagement.presenting import present
 from servegate.checks.engagement.reading import compare
 from servegate.checks.engagement.settings import LAXER, EngagementSettings

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from servegate.checks.engagement.asked import CHECK_NAME, engaged, expected, told
+from servegate.checks.engagement.asked import engaged, expected, told
 from servegate.checks.engagement.reading import Reading
 from servegate.checks.engagement.settings import EngagementSettings, Limits
 from servegate.domain.arms import EXECUTABLE_KNOB, IMAGE_KNOB
@@ -198,6 +198,3 @@ def _default(value: str | None) -> str:
 def _name(knob: str) -> str:
     """Knobs are options: `kv_cache_dtype` is `kv-cache-dtype`; variables and `engine.executable` keep their names."""
     return knob if knob.startswith(("environment.", "engine.")) else knob.replace("_", "-")
-
-
-__all__ = ["CHECK_NAME", "judge"]

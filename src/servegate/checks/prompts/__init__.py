@@ -1,9 +1,10 @@
 """Per-prompt regression: the same prompts to both arms, every answer compared, contracts judged, noise beside it.
 
-`inputs` reads the prompt file, `passes` says what each step asks, `measure` asks, `pairing` finds what may be compared,
-`classes` and `divergence` say what happened to one pair, `tally` and `items` what happened to one prompt over all rounds,
-`sampled` and `batching` what the passes beside the rounds say; `judge` says what it means, with the rules of contracts and of
-broken answers in `contract_rules` and `defect_rules`; `present` and `reading` show it.
+`inputs` reads the prompt file, `fitting` says what may be too long, `passes` what each step asks, `measure` asks (and, where
+the gate names an embedding model, `nearness` asks that one), `pairing` finds what may be compared, `classes` and `divergence`
+say what happened to one pair, `tally` and `items` what happened to one prompt over all rounds, `sampled` and `batching` what
+the passes beside the rounds say; `judge` says what it means, with the rules of contracts and of broken answers in
+`contract_rules` and `defect_rules`; `present`, `reading` and `figures` show it.
 """
 
 from __future__ import annotations

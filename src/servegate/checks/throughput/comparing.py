@@ -11,7 +11,7 @@ import re
 from servegate.checks.contract import ArmEvidence, Evidence, measured, not_measured
 from servegate.checks.throughput.ceilings import allowance
 from servegate.checks.throughput.explaining import remarks
-from servegate.checks.throughput.pace import host_bound, is_host_bound, restart_sd
+from servegate.checks.throughput.pace import host_bound, restart_sd
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
 from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
 from servegate.checks.throughput.shape import INTERVAL_ALPHA, NotJudged, SpeedContrast, SpeedPair, ratio_of, speed_pair
@@ -154,8 +154,8 @@ def _estimates(
         point = between.at(concurrency, load)
         if point is None or point.invalid:
             continue
-        spread = restart_sd(host=is_host_bound(point), settings=settings)
-        ratio = ratio_of(pair.baseline, pair.candidate, spread, in_turn=settings.interleave)
+        assert point.restart_sd is not None, "it was compared just now"
+        ratio = ratio_of(pair.baseline, pair.candidate, point.restart_sd, in_turn=settings.interleave)
         if ratio is None:
             continue
         name = "single" if load == SINGLE else f"at_{concurrency}"

@@ -14,7 +14,6 @@ from __future__ import annotations
 from statistics import fmean
 
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.checks.throughput.shape import SpeedPair
 from servegate.checks.throughput.validity import Paired
 
 CODE = "host-bound"
@@ -40,11 +39,6 @@ def host_bound(pair: Paired, ceilings: tuple[float | None, float | None], settin
         f"(a standard deviation of {restart_sd(host=True, settings=settings):.0%} from start to start). A larger model, more "
         "requests in flight or a faster CPU would show what the change does to the card"
     )
-
-
-def is_host_bound(point: SpeedPair) -> bool:
-    """Whether the host sets the pace of a compared load."""
-    return any(remark.startswith(f"{CODE}: ") for remark in point.remarks)
 
 
 def restart_sd(*, host: bool, settings: ThroughputSettings) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from servegate.checks.contract import Evidence, measured, not_measured, remarks
 from servegate.checks.throughput.explaining import reading
 from servegate.checks.throughput.latency import alone, goodput, in_flight, latency, machine
-from servegate.checks.throughput.pace import is_host_bound, restart_sd
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import SINGLE, Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
@@ -84,15 +83,16 @@ def _noise(between: SpeedContrast, settings: ThroughputSettings) -> str:
     if not said or point is None:
         return "Unknown: there is a single window."
     seen = f" A change of {point.detectable:.1%} would be found four times out of five." if point.detectable is not None else ""
-    return f"{'; '.join(said)} between windows (CV); {_restarts(point, settings)}.{seen}"
+    return f"{'; '.join(said)} between windows (CV); {_restarts(point, settings.limits)}.{seen}"
 
 
-def _restarts(point: SpeedPair, settings: ThroughputSettings) -> str:
-    if is_host_bound(point):
-        return f"{restart_sd(host=True, settings=settings):.1%} between starts, since the host sets the pace and not the card"
-    limits = settings.limits
-    source = "is assumed until it was calibrated here" if limits.restart_sd == Limits().restart_sd else "as the config says"
-    return f"{limits.restart_sd:.1%} between starts {source}"
+def _restarts(point: SpeedPair, limits: Limits) -> str:
+    """Say which spread between starts the interval of this load holds, and where it is from."""
+    spread = limits.restart_sd if point.restart_sd is None else point.restart_sd
+    if spread != limits.restart_sd:
+        return f"{spread:.1%} between starts, since the host sets the pace"
+    source = "is assumed until it was calibrated here" if spread == Limits().restart_sd else "as the config says"
+    return f"{spread:.1%} between starts {source}"
 
 
 def _speeds(between: SpeedContrast) -> Table:
@@ -213,8 +213,9 @@ def _how(settings: ThroughputSettings) -> Fold:
         "the same prompts in both arms, none twice. One run of `vllm bench serve`, the baseline's in both arms, is cut into "
         f"windows where its requests end{turns}; the first round of requests fills the engine and is not counted. "
         f"The interval of the ratio joins the spread of the windows of both arms with {limits.restart_sd:.1%} between starts "
-        f"(once per arm; {limits.host_restart_sd:.0%} where both arms make less than {limits.host_share:.0%} of what their "
-        "cards allow), since windows of one start agree better than starts do. Speed fails the gate only at "
+        f"(once per arm; {max(limits.restart_sd, limits.host_restart_sd):.0%} where both arms make less than "
+        f"{limits.host_share:.0%} of what their cards allow), since windows of one start agree better than starts do. Speed "
+        "fails the gate only at "
         f"{settings.judged_at} in flight and only when the ratio is below {limits.fail_ratio:g} with 95 % confidence; it "
         "never earns a PASS. Failed requests, answers of other lengths, a warm prefix cache, somebody else's requests or "
         "processes, a card that is too hot or clocked otherwise, and another tool make a load INVALID: it proves nothing."

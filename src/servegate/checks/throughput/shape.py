@@ -44,6 +44,8 @@ class SpeedPair(Record):
     remarks: tuple[str, ...] = ()
     """`code: sentence` of what explains a speed without voiding it: queues, preemptions, a power limit, odd prompts."""
     detectable: float | None = None
+    restart_sd: float | None = None
+    """Standard deviation of one start's log speed that the interval holds; None in a record of an older servegate."""
     ceilings: tuple[float | None, float | None] = (None, None)
     """Roofline of both arms in output tokens per second under this load."""
     ceilings_reason: str | None = None
@@ -145,4 +147,5 @@ def speed_pair(
         unseen=unseen,
         remarks=remarks,
         detectable=ratio.smallest_detectable() if ratio else None,
+        restart_sd=restart_sd,
     )

@@ -1,0 +1,88 @@
+"""Publishes what `servegate ci` wrote: every run of a pull request, what was not measured, and one overview of it all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from servegate import publish
+from servegate.cli.publish_run import Said, Wanted, publish_run, publish_unfinished, tell
+from servegate.cli.unfinished import FILES, from_job, no_verdict
+from servegate.domain.judgement import Outcome
+from servegate.pipeline.changing import Index, read_index
+from servegate.publish import outputs
+from servegate.report.overview import Row, overall, overview
+from servegate.report.unfinished import Ended
+
+OVERVIEW = "all-serving-configs"
+"""Gate id of the overview's comment and check run: the one to require, since it is there whatever changed."""
+
+
+def publish_index(folder: Path, wanted: Wanted, *, allow_no_change: bool) -> None:
+    """Publish every run, then the overview, whose outcome is that of the step.
+
+    Everything is attempted before a refusal is raised: one refused comment must not hide the other verdicts.
+
+    Raises:
+        PublishError: something was refused.
+    """
+    index = read_index(folder)
+    rows, said = _publish_pairs(folder, index, wanted)
+    outcome, sentence = overall(rows)
+    body = overview(rows, index.rules_changed, {"base": index.merge_base, "head": index.head})
+    verdict = no_verdict(sentence, outcome, changed=bool(index.rules_changed))
+    measured = [each for each in said if each.measured]
+    worst = next((each for each in measured if each.verdict.outcome is outcome), measured[0] if measured else None)
+    settings = publish.Publication(
+        gate=OVERVIEW,
+        run_directory=str(folder),
+        comment=wanted.comment,
+        check_run=wanted.check_run,
+        neutral=_neutral(rows, wanted, allow_no_change=allow_no_change),
+        tested=index.head,
+        create=len(rows) != 1 or not rows[0].measured,
+        outputs={
+            "report-path": worst.outputs["report-path"] if worst else "",
+            "findings": outputs.codes(*(each.verdict for each in measured)),
+            **({name: measured[0].outputs[name] for name in outputs.FIGURES} if len(measured) == 1 else outputs.nothing()),
+        },
+    )
+    refused = [*(each.refused for each in said), tell(dict.fromkeys(FILES, body), verdict, settings)]
+    last = next(filter(None, reversed(refused)), None)
+    if last is not None:
+        raise last
+
+
+def _neutral(rows: list[Row], wanted: Wanted, *, allow_no_change: bool) -> frozenset[Outcome]:
+    """Return the outcomes of the overview that may merge: none where something changed and was not measured."""
+    if allow_no_change and not rows:
+        return frozenset({Outcome.REVIEW})
+    return wanted.neutral if all(row.measured for row in rows) else frozenset()
+
+
+def _publish_pairs(folder: Path, index: Index, wanted: Wanted) -> tuple[list[Row], list[Said]]:
+    rows: list[Row] = []
+    found: list[Said] = []
+    left = {each.path: each for each in index.not_measured}
+    for pair in index.pairs:
+        run = folder / pair.gate
+        if (run / "run.json").is_file():
+            found.append(publish_run(run, replace(wanted, ended=wanted.ended or "failure"), several=True))
+            rows += [_row(path, found[-1]) for path in (pair.after, *index.also.get(pair.gate, ()))]
+            continue
+        # A comment of an earlier run must not stand for a config that was not measured this time; none is made for that.
+        reason = left[pair.after].reason if pair.after in left else ""
+        how: Ended = "left" if reason else from_job(wanted.ended) or "interrupted"
+        where = replace(wanted.publication(pair.gate, run), create=False, tested=index.head)
+        found.append(publish_unfinished(where, how, why=reason))
+        if not reason:
+            rows.append(Row(pair.after, Outcome.ERROR, "the run ended before it was measured", False))
+    for each in index.not_measured:
+        outcome = Outcome.REVIEW if each.weight == "review" else Outcome.ERROR
+        rows.append(Row(each.path, outcome, each.reason, False))
+    return rows, found
+
+
+def _row(path: str, said: Said) -> Row:
+    """Return the line of the overview; a run whose own comment was refused still has its verdict, as it was judged here."""
+    return Row(path, said.verdict.outcome, said.verdict.headline.removeprefix("not evaluated: "), said.measured)
