@@ -11,7 +11,6 @@ import re
 from servegate.checks.contract import ArmEvidence, Evidence, measured, not_measured
 from servegate.checks.throughput.ceilings import allowance
 from servegate.checks.throughput.explaining import remarks
-from servegate.checks.throughput.pace import CODE as HOST_BOUND
 from servegate.checks.throughput.pace import host_bound, restart_sd
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
 from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
@@ -155,7 +154,7 @@ def _estimates(
         point = between.at(concurrency, load)
         if point is None or point.invalid:
             continue
-        spread = restart_sd(host=any(remark.startswith(f"{HOST_BOUND}: ") for remark in point.remarks), settings=settings)
+        spread = restart_sd(host=point.host_bound, settings=settings)
         ratio = ratio_of(pair.baseline, pair.candidate, spread, in_turn=settings.interleave)
         if ratio is None:
             continue

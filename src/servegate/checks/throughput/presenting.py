@@ -5,8 +5,9 @@ from __future__ import annotations
 from servegate.checks.contract import Evidence, measured, not_measured, remarks
 from servegate.checks.throughput.explaining import reading
 from servegate.checks.throughput.latency import alone, goodput, in_flight, latency, machine
+from servegate.checks.throughput.pace import restart_sd
 from servegate.checks.throughput.record import ThroughputMeasurement
-from servegate.checks.throughput.settings import SINGLE, Limits, ThroughputSettings
+from servegate.checks.throughput.settings import SINGLE, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.blocks import Block, Cell, Column, Figure, Fold, Point, Section, Series, Table, Text
 from servegate.domain.judgement import Comparison, Finding, outcome_of
@@ -83,12 +84,15 @@ def _noise(between: SpeedContrast, settings: ThroughputSettings) -> str:
     if not said or point is None:
         return "Unknown: there is a single window."
     seen = f" A change of {point.detectable:.1%} would be found four times out of five." if point.detectable is not None else ""
-    return f"{'; '.join(said)} between windows (CV); {_restarts(settings.limits)}.{seen}"
+    return f"{'; '.join(said)} between windows (CV); {_restarts(point, settings)}.{seen}"
 
 
-def _restarts(limits: Limits) -> str:
-    source = "is assumed until it was calibrated here" if limits.restart_sd == Limits().restart_sd else "as the config says"
-    return f"{limits.restart_sd:.1%} between starts {source}"
+def _restarts(point: SpeedPair, settings: ThroughputSettings) -> str:
+    """Name the spread between starts that the interval holds: another one where the host sets the pace."""
+    spread = restart_sd(host=point.host_bound, settings=settings)
+    assumed = spread == restart_sd(host=point.host_bound, settings=ThroughputSettings())
+    source = "is assumed until it was calibrated here" if assumed else "as the config says"
+    return f"{spread:.1%} between starts {source}{', since the host sets the pace' if point.host_bound else ''}"
 
 
 def _speeds(between: SpeedContrast) -> Table:
