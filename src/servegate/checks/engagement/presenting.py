@@ -13,6 +13,7 @@ from servegate.domain.evidence import EngineFacts
 from servegate.domain.judgement import Comparison, Finding, outcome_of
 
 SILENT = "the engine's log does not say"
+NO_LINE = "no line"
 
 
 def present(
@@ -75,14 +76,14 @@ def _facts(reading: Reading, evidence: Evidence[Any]) -> Table:
     for what, read, line, reason in _ROWS:
         before = _cell(read(reading.baseline), evidence.baseline, reason)
         after = _cell(read(reading.candidate), evidence.candidate, reason)
-        differs = "differs" if before != after else ""
+        differs = "yes" if before != after else "no"
         lines = [_line(side.engine, line) for side in (evidence.baseline, evidence.candidate)]
         rows.append((what, before, after, differs, *lines))
     return Table(
         name="engagement-arms",
         title="Asked and served",
         columns=(
-            Column(title="What"), Column(title="Baseline"), Column(title="Candidate"), Column(title=""),
+            Column(title="What"), Column(title="Baseline"), Column(title="Candidate"), Column(title="Differs"),
             Column(title="Baseline log line"), Column(title="Candidate log line"),
         ),
         rows=tuple(rows),
@@ -100,11 +101,11 @@ def _cell(value: Cell, side: ArmEvidence[Any], reason: str) -> Cell:
 
 def _line(facts: EngineFacts | None, name: str) -> Cell:
     if facts is None or not name:
-        return ""
+        return NO_LINE
     if name == "kernels":
-        return facts.kernels[0].line if facts.kernels else ""
+        return facts.kernels[0].line if facts.kernels else NO_LINE
     warnings = {warning.code: warning.line for warning in facts.warnings}
-    return facts.lines.get(name, warnings.get(name, ""))
+    return facts.lines.get(name, warnings.get(name, NO_LINE))
 
 
 def _kernels(reading: Reading) -> Block:

@@ -34,7 +34,7 @@ STATE_WORDS = {
     ContractState.KEPT: "kept by both",
     ContractState.MENDED: "kept by the candidate only",
     ContractState.BASELINE_BROKEN: "not kept by the baseline either",
-    ContractState.NOISE: "kept and broken in both arms",
+    ContractState.NOISE: "no clear loss: some rounds break it",
     ContractState.NOT_JUDGED: "not judged",
 }
 

@@ -33,7 +33,7 @@ def present(
         question="Do answers still know what stood far back in a long prompt?",
         summary=_summary(counted["depths"]),
         noise=_noise(comparison),
-        n=f"{comparison.n} prompts of up to {max((each['longest_tokens'] for each in counted['depths']), default=0)} tokens",
+        n=f"{comparison.n} prompts of up to {max((each['longest_tokens'] for each in counted['depths']), default=0):,} tokens",
         blocks=(
             *remarks(findings),
             _depth_table(comparison, settings),
@@ -48,7 +48,7 @@ def _summary(depths: Sequence[dict[str, Json]]) -> str:
     if not depths:
         return "no long prompt was asked"
     parts = [f"{each['depth_percent']} %: {_of(each['baseline'])} -> {_of(each['candidate'])}" for each in depths[:5]]
-    return "pass keys stated, baseline -> candidate, by share of the context filled: " + "; ".join(parts)
+    return "Pass keys stated, baseline -> candidate, by share of the context filled: " + "; ".join(parts)
 
 
 def _noise(comparison: Comparison) -> str:

@@ -81,6 +81,11 @@ def reading(point: SpeedPair, baseline: EngineFacts | None, candidate: EngineFac
             f"cost of quantizing activations. To confirm: {named}; compare TTFT (arithmetic) with TPOT (reading), and serve "
             "the candidate once with enforce-eager on both sides to see whether a compiled fusion was lost."
         )
+    if point.host_bound:
+        return (
+            "No difference beyond what two starts of one config show where the host sets the pace: this load says nothing of "
+            f"what the change does to the card. To confirm: {named}; a larger model, more requests in flight or a faster CPU."
+        )
     sizes = [facts.weights_gib if facts else None for facts in (baseline, candidate)]
     if sizes[0] is None or sizes[1] is None or sizes[1] > SMALLER * sizes[0]:
         return None

@@ -14,9 +14,8 @@ from __future__ import annotations
 from statistics import fmean
 
 from servegate.checks.throughput.settings import ThroughputSettings
+from servegate.checks.throughput.shape import HOST_BOUND
 from servegate.checks.throughput.validity import Paired
-
-CODE = "host-bound"
 
 
 def host_bound(pair: Paired, ceilings: tuple[float | None, float | None], settings: ThroughputSettings) -> str | None:
@@ -33,7 +32,7 @@ def host_bound(pair: Paired, ceilings: tuple[float | None, float | None], settin
     if max(shares.values()) >= settings.limits.host_share:
         return None
     return (
-        f"{CODE}: the baseline makes {shares['baseline']:.1%} of what its card allows "
+        f"{HOST_BOUND}: the baseline makes {shares['baseline']:.1%} of what its card allows "
         f"and the candidate {shares['candidate']:.1%}: "
         "the host sets the pace, not the card, and starts of one config differ far more there, so the interval is widened "
         f"(a standard deviation of {restart_sd(host=True, settings=settings):.0%} from start to start). A larger model, more "

@@ -10,6 +10,8 @@ from servegate.checks.throughput.settings import SERVING
 from servegate.domain.records import Record
 from servegate.stats.ratios import LogRatio, coefficient_of_variation, log_ratio, paired_log_ratio
 
+HOST_BOUND = "host-bound"
+"""The code of the remark that the host sets the pace of both arms (`pace`)."""
 INTERVAL_ALPHA = 0.025
 """Each end of the printed interval; together a 95 % interval."""
 
@@ -49,6 +51,11 @@ class SpeedPair(Record):
     ceilings: tuple[float | None, float | None] = (None, None)
     """Roofline of both arms in output tokens per second under this load."""
     ceilings_reason: str | None = None
+
+    @property
+    def host_bound(self) -> bool:
+        """Whether the host sets the pace, so that the interval holds a wider spread between starts."""
+        return any(remark.startswith(f"{HOST_BOUND}: ") for remark in self.remarks)
 
     @property
     def claim(self) -> str:
