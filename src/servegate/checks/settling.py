@@ -16,8 +16,9 @@ from servegate.domain.judgement import Estimate, Finding, Severity
 
 OPEN = "prompts/increase-not-ruled-out"
 """Code of a finding that says: no increase of broken answers was seen, and so few answers rule out little."""
-ANSWERS = ("degenerate_increase", "cut_increase", "lost_increase")
-"""Estimates (points) of another check: the increase of loops and soup, of answers that were cut, of those that never came.
+ANSWERS = ("degenerate_increase", "cut_increase", "lost_increase", "late_increase")
+"""Estimates (points) of another check: the increase of loops and soup, of answers that were cut, of those that never came, and
+of those that came only when they were asked a second time (a user asks once).
 Each is held to the limit by itself: together, loops in place of answers that were merely long would be no change."""
 VOID = (Severity.ERROR, Severity.NOT_COMPARABLE)
 

@@ -223,3 +223,5 @@ class Evaluation(Record):
     """Documents whose answer is as long as an answer may be: it was cut at the limit."""
     first_token_ids: tuple[int, ...] | None = None
     """The first tokens that the engine makes of the first question's prompt, a beginning-of-text token included."""
+    repeated: int = 0
+    """Attempts at a request that failed and that lm-eval made again."""

@@ -55,7 +55,8 @@ def _read(reply: Reply | HttpError) -> Nearness:
 def _vectors(document: Json) -> tuple[list[float] | None, list[float] | None]:
     """Return the two embeddings by their `index`: nobody promises an order."""
     data = document.get("data") if isinstance(document, dict) else None
-    found = {one.get("index"): one.get("embedding") for one in data if isinstance(one, dict)} if isinstance(data, list) else {}
+    named = [one for one in data if isinstance(one, dict) and type(one.get("index")) is int] if isinstance(data, list) else []
+    found = {one["index"]: one.get("embedding") for one in named}
     left, right = (_vector(found.get(index)) for index in (0, 1))
     return left, right
 
@@ -63,6 +64,10 @@ def _vectors(document: Json) -> tuple[list[float] | None, list[float] | None]:
 def _vector(stated: Json) -> list[float] | None:
     if not isinstance(stated, list) or not 1 <= len(stated) <= MOST_DIMENSIONS:
         return None
-    if not all(type(value) in (int, float) and math.isfinite(value) for value in stated):
+    if not all(type(value) in (int, float) for value in stated):
         return None
-    return [float(value) for value in stated]
+    try:
+        numbers = [float(value) for value in stated]
+    except OverflowError:  # an integer of 309 digits or more
+        return None
+    return numbers if all(map(math.isfinite, numbers)) else None

@@ -118,6 +118,7 @@ class LmEval:
         return evaluation.model_copy(
             update={
                 "warnings": (*evaluation.warnings, *_warnings(done.stderr + done.stdout)),
+                "repeated": _repeated(done.stderr + done.stdout),
                 "cut": cut_documents(self._endpoint, self._request_timeout_s, spec, answers),
                 "first_token_ids": first_token_ids(
                     self._endpoint,
@@ -239,9 +240,14 @@ def _check_known(samples: list[Sample], known: Mapping[str, str | None]) -> None
             raise ValueError(f"the known answer to question {sample.row.doc_id} came back changed")
 
 
+def _repeated(text: str) -> int:
+    """Return how many attempts at a request lm-eval says that it made again."""
+    return text.count("Retry attempt ")
+
+
 def _warnings(text: str) -> list[str]:
     """Return lm-eval's own warnings, each once, and the number of attempts that had to be repeated."""
-    retried = text.count("Retry attempt ")
+    retried = _repeated(text)
     found: dict[str, None] = {}
     for line in text.split("\n"):
         _, marker, message = line.partition("WARNING")

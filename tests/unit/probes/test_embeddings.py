@@ -86,6 +86,24 @@ def test_what_is_no_embedding_has_a_reason_and_stops_nothing(server: Server) -> 
     assert all("no direction" in reasons[place] for place in (4, 5))
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"index": [0], "embedding": [1.0]},
+        {"index": {}, "embedding": [1.0]},
+        {"index": True, "embedding": [1.0]},
+        {"index": 0, "embedding": [10**400]},
+        {"index": 0, "embedding": [True]},
+    ],
+)
+def test_an_answer_of_the_right_shape_with_wrong_values_is_a_reason(server: Server, first: dict[str, Any]) -> None:
+    server.instead = {"odd": {"data": [first, {"index": 1, "embedding": [1.0]}]}}
+    assert HttpEmbeddings().cosines(server.url, "e5", [("odd", "up"), ("up", "up")]) == (
+        (None, "the answer holds no two embeddings of one length"),
+        (1.0, None),
+    )
+
+
 def test_a_server_that_is_not_there_costs_a_few_calls_and_no_error() -> None:
     found = HttpEmbeddings().cosines("http://127.0.0.1:9", "e5", [("up", "down")] * 40)
     assert [cosine for cosine, _ in found] == [None] * 40

@@ -201,6 +201,7 @@ def test_warnings_and_repeated_attempts_are_kept(server: CompletionsServer, reco
         "1 attempts at a request failed and were repeated by lm-eval",
         "[x:2] API request failed!",
     )
+    assert result.repeated == 1
 
 
 def test_the_task_file_holds_no_user_text(tmp_path: Path) -> None:

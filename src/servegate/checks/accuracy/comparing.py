@@ -71,6 +71,7 @@ def _validity(
               if pair.question in left_out}  # fmt: skip
     whole, cut = ItemStatus.OK, ItemStatus.TRUNCATED
     statuses = [Counter(answer.status for answer in arm.responses) for arm in (baseline, candidate)]
+    lates = [sum(one.asked > 1 and one.status is whole for one in arm.responses) for arm in (baseline, candidate)]
     return Validity(
         arms_differ_in=_differences(baseline, candidate),
         first_tokens_differ=_first_tokens(baseline, candidate),
@@ -87,6 +88,10 @@ def _validity(
         no_answers_candidate=statuses[1].total() - statuses[1][whole] - statuses[1][cut],
         cut_baseline=statuses[0][cut],
         cut_candidate=statuses[1][cut],
+        late_baseline=lates[0],
+        late_candidate=lates[1],
+        repeated_baseline=sum(one.repeated for one in baseline.passes),
+        repeated_candidate=sum(one.repeated for one in candidate.passes),
         lower_is_better=tuple(
             sorted({task.task for arm in (baseline, candidate) for task in arm.tasks if task.higher_is_better is False})
         ),

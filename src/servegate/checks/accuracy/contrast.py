@@ -112,6 +112,12 @@ class Validity(Record):
     cut_baseline: int = 0
     cut_candidate: int = 0
     """Cut at the limit of an answer's length."""
+    late_baseline: int = 0
+    late_candidate: int = 0
+    """Came only when they were asked a second time."""
+    repeated_baseline: int = 0
+    repeated_candidate: int = 0
+    """Attempts at a request that failed and were made again, the second askings among them."""
     lower_is_better: tuple[str, ...] = ()
     """Tasks whose metric lm-eval calls better when it is lower."""
     scores_outside: int = 0

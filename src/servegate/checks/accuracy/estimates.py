@@ -83,7 +83,7 @@ def task_drops(rounds: tuple[PairedRound, ...], judged: Mapping[str, str], readi
 
 
 def _increases(rounds: tuple[PairedRound, ...]) -> dict[str, list[float]]:
-    """Per document: how much more often the candidate's answer was degenerate, was cut, and never came.
+    """Per document: how much more often the candidate's answer was degenerate, was cut, never came, and came when asked again.
 
     They are kept apart, since an answer that was merely long in the baseline may be a loop in the candidate: both are cut.
     Only a document of which an arm writes enough for a loop to show says anything, and copies of one are one.
@@ -97,6 +97,7 @@ def _increases(rounds: tuple[PairedRound, ...]) -> dict[str, list[float]]:
         "degenerate_increase": [fmean(pair.right.degenerate - pair.left.degenerate for pair in own) for own in told],
         "cut_increase": [fmean(pair.right.cut - pair.left.cut for pair in own) for own in told],
         "lost_increase": [fmean(pair.right.lost - pair.left.lost for pair in own) for own in told],
+        "late_increase": [fmean(pair.right.late - pair.left.late for pair in own) for own in pairs.values()],
     }
 
 

@@ -12,6 +12,7 @@ from servegate.checks.accuracy.claims import pooled, smoke, soundness, task_clai
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.contrast import Contrast, Validity, summed
 from servegate.checks.accuracy.faults import gaps, harness, made
+from servegate.checks.accuracy.lateness import late
 from servegate.checks.accuracy.record import AccuracyMeasurement
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import Evidence
@@ -38,8 +39,8 @@ def judge(comparison: Comparison, settings: AccuracySettings) -> tuple[Finding, 
         return (*verdict, *missing)
     sound = soundness(comparison, between, settings)
     remarks = (*_noise(comparison, validity, settings), *_remarks(between, validity))
-    broken_texts = _degenerate(comparison)
-    return (*verdict, *sound, *smoke(comparison, between, validity, limits), *broken_texts, *missing, *remarks)
+    unlike = (*_degenerate(comparison), *late(comparison, validity))
+    return (*verdict, *sound, *smoke(comparison, between, validity, limits), *unlike, *missing, *remarks)
 
 
 def stop(evidence: Evidence[AccuracyMeasurement], settings: AccuracySettings) -> Finding | None:

@@ -99,6 +99,7 @@ def _found(asked: Sequence[Asked], step: int, looks: Sequence[Asked] = ()) -> Ac
                 command=one.evaluation.command,
                 warnings=one.evaluation.warnings,
                 first_token_ids=one.evaluation.first_token_ids,
+                repeated=one.evaluation.repeated,
             )
             for one in (*looks, *asked)
         ),

@@ -39,6 +39,11 @@ class Answer:
         return self.response is not None and self.response.status is ItemStatus.TRUNCATED
 
     @cached_property
+    def late(self) -> bool:
+        """Whether the answer is there because the question was asked a second time."""
+        return self.came and self.response is not None and self.response.asked > 1
+
+    @cached_property
     def lost(self) -> bool:
         """Whether nothing came at all, or nothing but white space."""
         return not (self.came or self.cut)

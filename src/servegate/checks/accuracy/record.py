@@ -96,6 +96,8 @@ class Pass(Record):
     warnings: tuple[str, ...] = ()
     first_token_ids: tuple[int, ...] | None = None
     """The first tokens that the engine makes of the first prompt: a beginning-of-text token, or none. None: unknown."""
+    repeated: int = 0
+    """Attempts at a request that failed and that lm-eval made again; 0 also in runs recorded before they were counted."""
 
 
 class AccuracyMeasurement(Measurement):

@@ -5,6 +5,7 @@ produces them by itself. After an arm's last round such questions are asked once
 costs seconds before its first question. Every other prompt is answered from what came, so each question keeps its words
 (lm-eval draws worked examples in the order of the questions) and lm-eval scores all as it did. The one second answer
 serves every round that lacks it; both arms get the same chance. What still does not come is judged twice (see `readings`).
+That a candidate needs it more often than the baseline is a finding of its own (see `lateness`).
 Only an answer that is the same question by its hashes replaces another.
 """
 
@@ -66,7 +67,9 @@ def ask_again(evaluator: Evaluator, spec: EvaluationSpec, arm: AccuracyMeasureme
         return arm.model_copy(update={"passes": (*arm.passes, note)})
     merged, replaced = _merged(arm, task, lost, second)
     said = f"{said}, and these questions were asked again; {replaced} of the answers then came"
-    note = Pass(task=task, round=step, command=second.command, warnings=(said, *second.warnings))
+    note = Pass(
+        task=task, round=step, command=second.command, warnings=(said, *second.warnings), repeated=second.repeated
+    )  # fmt: skip
     return merged.model_copy(update={"passes": (*arm.passes, note)})
 
 
