@@ -511,3 +511,42 @@ def test_no_link_of_an_engine_is_followed_by_the_upload(runner: Runner) -> None:
     names = [step["name"] for step in ACTION["runs"]["steps"]]
     order = ["Publish", "Remove what a cancelled step left", "Upload the run directory", "Pass or fail"]
     assert names[-4:] == order
+
+
+@pytest.mark.parametrize(
+    ("event", "protected", "trust_head", "folder"),
+    [
+        ("push", "true", "false", "protected"),
+        ("schedule", "true", "false", "protected"),
+        ("workflow_dispatch", "false", "false", "branch"),
+        ("push", "true", "true", "fork"),
+        ("workflow_dispatch", "true", "true", "fork"),
+        ("pull_request", "false", "false", "pull-request"),
+        ("pull_request", "true", "false", "pull-request"),  # whatever a runner says of the ref of a merge that nobody reviewed
+        ("merge_group", "true", "false", "pull-request"),
+        ("workflow_run", "true", "false", "pull-request"),
+        ("something_new", "true", "false", "pull-request"),
+        ("", "true", "false", "pull-request"),
+    ],
+)
+def test_no_job_reads_a_cache_that_a_less_trusted_one_wrote(
+    runner: Runner, event: str, protected: str, trust_head: str, folder: str
+) -> None:
+    kept = runner.root / "kept"
+    kept.mkdir()
+    runner.variables |= {"GITHUB_EVENT_NAME": event, "GITHUB_REF_PROTECTED": protected}
+    outputs = runner.run("prepare", IMAGE=IMAGE, MODEL_CACHE=str(kept), TRUST_HEAD=trust_head)
+    assert outputs["cache"] == str(kept / folder)
+    assert [path.name for path in kept.iterdir()] == [folder]
+    runner.run("measure", IMAGE=IMAGE)
+    assert f"type=bind,source={kept / folder},target=/cache" in runner.last()
+    assert not [value for value in runner.last() if f"source={kept}," in value]
+
+
+def test_a_cache_folder_that_is_a_link_is_refused(runner: Runner) -> None:
+    kept = runner.root / "kept"
+    (kept / "protected").mkdir(parents=True)
+    (kept / "pull-request").symlink_to(kept / "protected")
+    runner.variables |= {"GITHUB_EVENT_NAME": "pull_request"}
+    runner.run("prepare", expected=2, IMAGE=IMAGE, MODEL_CACHE=str(kept))
+    assert '"model-cache"' in runner.said
