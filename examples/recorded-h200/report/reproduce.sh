@@ -3,6 +3,7 @@
 #   sh reproduce.sh gate         measures, compares and reports again
 #   sh reproduce.sh baseline     serves that arm on port 8000, to look at it
 #   sh reproduce.sh candidate    serves that arm on port 8000, to look at it
+# The new run goes to servegate-again/; options after `gate` are passed on (--output, --force, --engine).
 # Settings that are not servegate's defaults, and where each came from:
 #   arms.baseline.config: serving/8b.yaml  [large.yaml:4]
 #   arms.candidate.config: serving/8b-fp8.yaml  [large.yaml:4]
@@ -24,7 +25,8 @@
 set -eu
 case "${1:-}" in
 gate)
-  exec servegate run --config=large.yaml --engine=/usr/local/bin/vllm
+  shift
+  exec servegate run --config=large.yaml --engine=/usr/local/bin/vllm --output=servegate-again "$@"
   ;;
 baseline)
   exec /usr/local/bin/vllm serve /models/qwen3-8b-dummy \

@@ -3,6 +3,7 @@
 #   sh reproduce.sh gate         measures, compares and reports again
 #   sh reproduce.sh baseline     serves that arm on port 8000, to look at it
 #   sh reproduce.sh candidate    serves that arm on port 8000, to look at it
+# The new run goes to servegate-again/; options after `gate` are passed on (--output, --force, --engine).
 # Settings that are not servegate's defaults, and where each came from:
 #   arms.baseline.config: serving/bf16.yaml  [examples/demo-cpu/servegate.yaml:8]
 #   arms.candidate.config: serving/fp8.yaml  [--candidate]
@@ -31,7 +32,8 @@
 set -eu
 case "${1:-}" in
 gate)
-  exec servegate run --config=examples/demo-cpu/servegate.yaml --candidate=examples/demo-cpu/serving/fp8.yaml --engine=/home/user/.cache/servegate/engine-6d3bce5fd75a/bin/vllm --gate=demo-fp8
+  shift
+  exec servegate run --config=examples/demo-cpu/servegate.yaml --candidate=examples/demo-cpu/serving/fp8.yaml --engine=/home/user/.cache/servegate/engine-6d3bce5fd75a/bin/vllm --gate=demo-fp8 --output=servegate-again "$@"
   ;;
 baseline)
   exec env VLLM_CPU_KVCACHE_SPACE=2 /home/user/.cache/servegate/engine-6d3bce5fd75a/bin/vllm serve .demo/smollm2-135m-instruct \
