@@ -83,7 +83,7 @@ def test_two_starts_of_one_config_measured_in_turn_are_no_change(monkeypatch: py
     point, section = judged(monkeypatch, IN_TURN)
     assert (point.claim, point.host_bound) == ("n.s.", True)
     assert (point.ratio, point.low, point.high) == pytest.approx((1.3547, 0.7765, 2.3635), abs=2e-3)
-    assert "20.0% between starts is assumed until it was calibrated here, since the host sets the pace" in section.noise
+    assert "20.0% between starts, since the host sets the pace" in section.noise
     said = [block.text for block in section.blocks if isinstance(block, Text)]
     assert any(text.startswith("32 in flight: No difference beyond what two starts") for text in said)
     assert not any("Same speed, but smaller" in text for text in said)
@@ -104,7 +104,7 @@ def test_a_kv_cache_of_half_the_bytes_is_no_faster_at_short_lengths(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("own", "said"), [(0.05, "20.0% between starts is assumed"), (0.3, "30.0% between starts as the config")]
+    ("own", "said"), [(0.05, "20.0% between starts, since the host"), (0.3, "30.0% between starts as the config")]
 )
 def test_the_spread_that_is_named_is_the_one_in_the_interval(monkeypatch: pytest.MonkeyPatch, own: float, said: str) -> None:
     _point, section = judged(monkeypatch, IN_TURN, restart_sd=own)
