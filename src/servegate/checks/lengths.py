@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from servegate.domain.arms import Arm
 from servegate.domain.plan import ModelSource
@@ -57,29 +57,26 @@ def longest_of(
     arms: Mapping[str, Arm], models: Mapping[str, ModelSource], place: Callable[[str], str | None]
 ) -> Longest | None:
     """Return the shorter context of the arms, or None where no config says one."""
-    said = [
-        (tokens, f"{arm.config.path}: {by}" if by.startswith("`max-") else f"The {name}: {by}")
-        for name, arm in arms.items()
-        for tokens, by in [_longest(arm.config.options, models[name].config)]
-        if tokens is not None
-    ]
+    said = [longest for name, arm in arms.items() if (longest := _longest(name, arm, models[name].config)) is not None]
     return Longest(*min(said), place) if said else None
 
 
-def _longest(options: Mapping[str, Any], config: Json) -> tuple[int | None, str]:
-    option = options.get(LENGTH_KNOB)
+def _longest(name: str, arm: Arm, config: Json) -> tuple[int, str] | None:
+    """Return an arm's context in tokens and who says so; None where no config does."""
+    option = arm.config.options.get(LENGTH_KNOB)
     tokens = length_of(option)
     if tokens is not None:
-        return tokens, f"`{LENGTH_KNOB}: {option}`"
-    if options.get("hf-overrides") or not isinstance(config, dict):
-        return None, ""
+        return tokens, f"{arm.config.path}: `{LENGTH_KNOB}: {option}`"
+    if arm.config.options.get("hf-overrides") or not isinstance(config, dict):
+        return None
     inner = config.get("text_config")
     part = inner if isinstance(inner, dict) else config
     if any(_stretches(part.get(name)) for name in ("rope_scaling", "rope_parameters")):
-        return None, ""
+        return None
     positions = part.get("max_position_embeddings")
-    known = type(positions) is int and positions > 0
-    return (positions if known else None), f"`max_position_embeddings: {positions}` in its model's config.json"
+    if not isinstance(positions, int) or isinstance(positions, bool) or positions < 1:
+        return None
+    return positions, f"The {name}: `max_position_embeddings: {positions}` in its model's config.json"
 
 
 def _stretches(rope: Json) -> bool:

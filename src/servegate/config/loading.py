@@ -115,6 +115,7 @@ def _overridden(data: Any, overrides: Overrides, sources: dict[str, str], direct
         return data
     merged: dict[str, Any] = _copied(data)
     if overrides.engine is not None:
+        # What an arm overrides of the engine gives way; before the images are laid down, which stand in the same place.
         for role in Role:
             if isinstance(merged.get("arms"), dict) and isinstance(merged["arms"].get(role.value), dict):
                 merged["arms"][role.value].pop("engine", None)

@@ -32,6 +32,7 @@ from servegate.probes.lm_eval_samples import (
     Sample,
     check_complete,
     check_judgeable,
+    check_known,
     find_files,
     read_results,
     read_samples,
@@ -94,7 +95,7 @@ class LmEval:
         elif not TASK.fullmatch(spec.task):
             raise UsageError(f"not the name of an lm-eval task: {spec.task!r}", advice="`lm_eval ls tasks` lists them.")
         log_path = directory / "lm_eval.log"
-        with tempfile.TemporaryDirectory(prefix="servegate-datasets-") as cache, self._door(known or {}) as base_url:
+        with tempfile.TemporaryDirectory(prefix="servegate-datasets-") as cache, self._address(known or {}) as base_url:
             argv = self._argv(spec, directory, base_url)
             done = run_tool(
                 self._runner,
@@ -107,7 +108,7 @@ class LmEval:
             )
         try:
             evaluation, samples = _read(spec, directory / "output", argv)
-            _check_known(samples, known or {})
+            check_known(samples, known or {}, NULL_ANSWER)
         except (OSError, ValueError) as error:
             what = f"`lm_eval` left nothing usable (task {spec.task}, {spec.label}): {error}"
             raise failure(what, done, log_path) from error
@@ -129,7 +130,7 @@ class LmEval:
             }
         )
 
-    def _door(self, known: Mapping[str, str | None]) -> AbstractContextManager[str]:
+    def _address(self, known: Mapping[str, str | None]) -> AbstractContextManager[str]:
         """Give the address to ask at: the engine's own, or one that answers what is known."""
         if known:
             return relay(self._endpoint, known, timeout_s=self._request_timeout_s)
@@ -230,14 +231,6 @@ def _check_local(spec: EvaluationSpec, samples: list[Sample]) -> None:
             raise ValueError(f"question {sample.row.doc_id} came back changed")
         if sample.prompt != prompt_of(spec, row["question"]):
             raise ValueError(f"question {sample.row.doc_id} was asked in another prompt than meant")
-
-
-def _check_known(samples: list[Sample], known: Mapping[str, str | None]) -> None:
-    """Raise ValueError when an answer that was known came back as another."""
-    for sample in samples:
-        given = known.get(sample.row.prompt_hash, sample.row.response)
-        if sample.row.response != (NULL_ANSWER if given is None else given):
-            raise ValueError(f"the known answer to question {sample.row.doc_id} came back changed")
 
 
 def _repeated(text: str) -> int:

@@ -7,7 +7,7 @@ line feeds and nothing else. Pairing keys of the accuracy check are lm-eval's ow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,14 @@ def check_complete(samples: list[Sample], documents: int) -> tuple[str, tuple[st
         if len(ids) != documents:
             raise ValueError(f"{len(ids)} of {documents} documents have a row under filter {name!r}")
     return metrics[0], filters
+
+
+def check_known(samples: list[Sample], known: Mapping[str, str | None], null_answer: str) -> None:
+    """Raise ValueError when an answer that lm-eval was given came back as another; `null_answer` stands for None."""
+    for sample in samples:
+        given = known.get(sample.row.prompt_hash, sample.row.response)
+        if sample.row.response != (null_answer if given is None else given):
+            raise ValueError(f"the known answer to question {sample.row.doc_id} came back changed")
 
 
 def check_judgeable(

@@ -1,7 +1,7 @@
-"""A door in front of an engine that answers prompts whose answers are known, and hands every other request on unchanged.
+"""A loopback proxy in front of an engine: it answers prompts whose answers are known and hands every other request on.
 
 lm-eval draws worked examples in the order of the questions, so a pass over some questions of a task asks them in other
-words than a pass over all of them; and it scores answers only at the end of a pass. With this door a whole pass asks the
+words than a pass over all of them; and it scores answers only at the end of a pass. Through this proxy a whole pass asks the
 engine for the missing answers only: each question keeps its words, and all are scored by the task's own code.
 
 A prompt is known by the SHA-256 of its text, which is lm-eval's `prompt_hash`. Known answers are given as they came,
@@ -30,25 +30,25 @@ MAX_REQUEST_BYTES = 64 << 20
 
 @contextlib.contextmanager
 def relay(endpoint: Endpoint, known: Mapping[str, str | None], *, timeout_s: float) -> Iterator[str]:
-    """Serve the door on a loopback port while the context is open; gives its base URL.
+    """Serve the proxy on a loopback port while the context is open; gives its base URL.
 
     `known` maps the SHA-256 of a prompt (UTF-8, hex) to its answer, None for a null; `timeout_s` limits one request to the
-    engine. The door asks for the engine's own key: other users of the machine reach neither through it.
+    engine. The proxy asks for the engine's own key: other users of the machine reach neither through it.
     """
-    door = _Door(endpoint, known, timeout_s)
-    thread = threading.Thread(target=door.run, name="servegate-relay", daemon=True)
+    proxy = _Proxy(endpoint, known, timeout_s)
+    thread = threading.Thread(target=proxy.run, name="servegate-relay", daemon=True)
     thread.start()
-    door.ready.wait()
+    proxy.ready.wait()
     try:
-        if door.port is None:
-            raise MeasurementError("no port could be opened in front of the engine", why=str(door.problem))
-        yield f"http://127.0.0.1:{door.port}"
+        if proxy.port is None:
+            raise MeasurementError("no port could be opened in front of the engine", why=str(proxy.problem))
+        yield f"http://127.0.0.1:{proxy.port}"
     finally:
-        door.end()
+        proxy.end()
         thread.join(5.0)
 
 
-class _Door:
+class _Proxy:
     """One server and one client, both in the loop of one thread."""
 
     def __init__(self, endpoint: Endpoint, known: Mapping[str, str | None], timeout_s: float) -> None:

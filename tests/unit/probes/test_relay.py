@@ -1,4 +1,4 @@
-"""The door in front of an engine: known prompts never reach it, all others do, and what it says comes back as it is."""
+"""The proxy in front of an engine: known prompts never reach it, all others do, and what it says comes back as it is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_everything_else_goes_to_the_engine_and_comes_back_as_it_is(server: Comp
     assert server.bodies[-1] == server.bodies[-2]
 
 
-def test_the_door_asks_for_the_engines_key_and_hands_it_on(server: CompletionsServer) -> None:
+def test_the_proxy_asks_for_the_engines_key_and_hands_it_on(server: CompletionsServer) -> None:
     """Answers that are known are the gate's own as well; another user of the machine gets neither them nor the engine."""
     seen: list[str] = []
 
@@ -78,11 +78,11 @@ def test_many_at_once_and_nothing_is_left_behind(server: CompletionsServer) -> N
         calls = [Call(PATH, {"prompt": f"{number}"}) for number in range(64)]
         replies = [outcome[1] for outcome in client.results(calls, 64) if outcome]
     assert all(isinstance(reply, Reply) and reply.status == 200 for reply in replies)
-    assert server.most_in_flight > 32, "the door lets requests through one by one"
+    assert server.most_in_flight > 32, "the proxy lets requests through one by one"
     assert threading.active_count() == before
 
 
-def test_a_door_that_cannot_open_is_told(server: CompletionsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_cannot_open_is_told(server: CompletionsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no port is free")
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servegate.text import code_sql
 from servegate.text.code_sql import MAX_CHARACTERS
 from servegate.text.code_trees import MAX_BYTES, MAX_DEPTH
 from servegate.text.contract_code import FENCES, LANGUAGES, code_rule
@@ -303,6 +304,14 @@ def test_python_as_it_stands_in_a_class_or_in_a_session() -> None:
     assert code_rule("python", "```python\n>>> f(1\n2\n```", False).state.value == "broken"
     assert code_rule("javascript", "```js\nrender() {\n  return this.x;\n}\n```", False).state.value == "kept"
     assert code_rule("typescript", "```ts\nprivate get(n: number): void {\n}\n```", False).state.value == "kept"
+
+
+def test_every_kind_of_sql_statement_is_one_that_the_parser_has() -> None:
+    """A class that sqlglot renamed would make its statements "an expression", and a sound answer a broken contract."""
+    from sqlglot import expressions
+
+    names = f"{code_sql._STATEMENTS} {code_sql._SPOKEN}".split()
+    assert [name for name in names if not hasattr(expressions, name)] == []
 
 
 def test_sql_stops_at_its_budget_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:

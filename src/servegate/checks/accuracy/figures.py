@@ -8,6 +8,7 @@ from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import Evidence
 from servegate.domain.deciding import ArmValue, Figures, measured_or
 from servegate.domain.judgement import Comparison
+from servegate.domain.records import Json
 
 
 def figures(
@@ -19,30 +20,30 @@ def figures(
     drop = comparison.estimates.get("drop")
     between = Contrast.model_validate(comparison.candidate)
     tasks = ", ".join(task.task for task in between.tasks)
-    sides = comparison.noise
-    own = {"baseline": sides.baseline, "candidate": sides.candidate} if sides else {}
+    noise = comparison.noise
     said = ""
     if drop is not None and drop.low is not None and drop.high is not None:
+        # Subtracted from 0.0 and not negated, since -0.0 would print a sign.
         change, low, high = 0.0 - drop.value, 0.0 - drop.high, 0.0 - drop.low
         said = f"{change:+.2f} points ({100 * drop.level:.0f} % {low:+.2f} to {high:+.2f})".replace("-", "−")
     return (
         Figures(
             key="accuracy",
             about=tasks[:120],
-            baseline=_arm(comparison, "baseline", own.get("baseline")),
-            candidate=_arm(comparison, "candidate", own.get("candidate")),
+            baseline=_arm(comparison, "baseline", noise.baseline if noise else None),
+            candidate=_arm(comparison, "candidate", noise.candidate if noise else None),
             difference=said,
         ),
     )
 
 
-def _arm(comparison: Comparison, name: str, own: object) -> ArmValue:
+def _arm(comparison: Comparison, name: str, own: dict[str, Json] | None) -> ArmValue:
+    """Return one arm's accuracy; `own` is the arm against itself."""
     estimate = comparison.estimates.get(f"accuracy_{name}")
     if estimate is None:
         return measured_or(None, "no question was answered by both arms", "")
-    interval = (
-        "no interval" if estimate.low is None or estimate.high is None else f"95 % {estimate.low:.2f} to {estimate.high:.2f}"
-    )
+    known = estimate.low is not None and estimate.high is not None
+    interval = f"{100 * estimate.level:.0f} % {estimate.low:.2f} to {estimate.high:.2f}" if known else "no interval"
     share = Contrast.model_validate(own).discordance if own else None
     itself = "" if share is None else f"; {100 * share:.1f} % of answers flip against itself"
     return measured_or(estimate.value, None, f"{interval}, n = {estimate.n:,}{itself}")

@@ -27,7 +27,7 @@ LARGE = 500
 
 def is_worth_a_look(position: int, task: Task, context: MeasureContext[AccuracyMeasurement]) -> bool:
     """Whether the first questions of a task are looked at before the others are asked: of the first task of a large check."""
-    if context.arm == Role.BASELINE or context.baseline is None or context.step or position:
+    if position or context.baseline is None or not _is_first_round(context):
         return False
     asked = {(row.task, row.doc_id) for row in context.baseline.rows}
     first = sum(name == task.name for name, _ in asked)
@@ -43,7 +43,7 @@ def is_catastrophe(
     found: AccuracyMeasurement, settings: AccuracySettings, context: MeasureContext[AccuracyMeasurement]
 ) -> bool:
     """Whether what was found of the candidate so far ends the gate."""
-    if context.arm == Role.BASELINE or context.baseline is None or context.step:
+    if context.baseline is None or not _is_first_round(context):
         return False
     part = found.model_copy(update={"partial": Reason(code="unfinished", message="more questions were to be asked")})
     evidence = Evidence(
@@ -51,3 +51,8 @@ def is_catastrophe(
         candidate=ArmEvidence(engine=None, manifest=None, measurement=part),
     )
     return stop(evidence, settings) is not None
+
+
+def _is_first_round(context: MeasureContext[AccuracyMeasurement]) -> bool:
+    """Whether this is the candidate's first round, the only one that is looked into."""
+    return context.arm != Role.BASELINE and context.step == 0

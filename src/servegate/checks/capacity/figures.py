@@ -28,29 +28,29 @@ def figures(comparison: Comparison, evidence: Evidence[Any], settings: CapacityS
     return (
         _row("weights", [arm.weights_gib for arm in arms], "{:,.2f} GiB"),
         _row("kv_bytes", [arm.token_bytes for arm in arms], "{:,.0f} bytes", ROUNDED),
-        _row("kv_tokens", [arm.tokens for arm in arms], "at most: {:,.0f} tokens"),
+        _row("kv_tokens", [arm.tokens for arm in arms], "{:,.0f} tokens", at_most=True),
         Figures(
             key="requests",
             about=f"each of {context:,} tokens",
             baseline=fits[0],
             candidate=fits[1],
-            bound=_bound(predictions, "at most: {:,.1f}", [arm.reason for arm in arms]),
+            bound=_bound(predictions, "{:,.1f}", [arm.reason for arm in arms], at_most=True),
         ),
     )
 
 
-def _row(key: str, readings: list[Reading], form: str, noise: str = ONE_START) -> Figures:
+def _row(key: str, readings: list[Reading], form: str, noise: str = ONE_START, *, at_most: bool = False) -> Figures:
     baseline, candidate = (measured_or(each.engine, each.engine_reason, noise) for each in readings)
-    bound = _bound([each.predicted for each in readings], form, [each.predicted_reason for each in readings])
+    bound = _bound([each.predicted for each in readings], form, [each.predicted_reason for each in readings], at_most=at_most)
     return Figures(key=key, baseline=baseline, candidate=candidate, bound=bound)
 
 
-def _bound(values: list[float | None], form: str, reasons: list[str | None]) -> str:
+def _bound(values: list[float | None], form: str, reasons: list[str | None], *, at_most: bool) -> str:
+    """Return what was predicted of both arms, or why nothing was. `at_most`: the prediction is an upper bound."""
     if values == [None, None]:
         return f"not predicted: {reasons[0] or 'no reason is recorded'}"
-    words, _, number = form.rpartition(": ")
-    said = ["not predicted" if value is None else number.format(value) for value in values]
-    return f"predicted{words and f', {words}'}: " + (said[0] if said[0] == said[1] else " -> ".join(said))
+    said = ["not predicted" if value is None else form.format(value) for value in values]
+    return f"predicted{', at most' if at_most else ''}: {said[0] if said[0] == said[1] else ' -> '.join(said)}"
 
 
 def _limit(plan: Plan | None, name: str) -> float:

@@ -77,15 +77,15 @@ def _load(
         Figures(
             key=f"throughput{suffix}", about=about, baseline=speed[0], candidate=speed[1],
             difference="; ".join(part for part in (ratio, unjudged) if part),
-            bound=_said(limits, point is not None, lambda each: each.decode, "ceiling of decoding: {:,.1f}"),
+            bound=_said(limits, point is not None, lambda each: each.decode, "ceiling of decoding", "{:,.1f}"),
         ),
         Figures(
             key=f"ttft{suffix}", about=about, baseline=first[0], candidate=first[1], difference=unjudged,
-            bound=_said(limits, point is not None, lambda each: each.first_token_ms, "floor of the prompt alone: {:,.1f} ms"),
+            bound=_said(limits, point is not None, lambda each: each.first_token_ms, "floor of the prompt alone", "{:,.1f} ms"),
         ),
         Figures(
             key=f"tpot{suffix}", about=about, baseline=further[0], candidate=further[1], difference=unjudged,
-            bound=_said(limits, point is not None, lambda each: each.token_ms, "floor: {:,.2f} ms"),
+            bound=_said(limits, point is not None, lambda each: each.token_ms, "floor", "{:,.2f} ms"),
         ),
     ]  # fmt: skip
 
@@ -179,10 +179,9 @@ def _cards(evidence: Evidence[ThroughputMeasurement], name: str, side: ArmEviden
     return cards
 
 
-def _said(limits: tuple[Ceiling, Ceiling], seen: bool, read: Callable[[Ceiling], float | str], form: str) -> str:
+def _said(limits: tuple[Ceiling, Ceiling], seen: bool, read: Callable[[Ceiling], float | str], words: str, form: str) -> str:
     """Return both arms' ceilings, or why there are none; nothing where neither a ceiling nor a measurement is."""
-    words, _, number = form.partition(": ")
-    texts = [each if isinstance(each, str) else number.format(each) for each in map(read, limits)]
+    texts = [each if isinstance(each, str) else form.format(each) for each in map(read, limits)]
     if all(isinstance(read(each), str) for each in limits):
         return f"no ceiling: {texts[0]}" if seen else ""
     return f"{words}: {texts[0] if texts[0] == texts[1] else ' -> '.join(texts)}"
