@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from servegate.checks import discovered
+from servegate.checks.arms import arm_findings
+from servegate.checks.contract import ArmEvidence
 from servegate.checks.lengths import shortened
 from servegate.config import Overrides, Resolved, load, resolve
+from servegate.domain.evidence import NotMeasured, Reason
 from servegate.errors import UsageError
 
 PROMPTS = '{"id": "a", "prompt": "1 + 1?"}\n'
@@ -91,6 +95,29 @@ def test_windows_that_nobody_stated_follow_the_context(here: Path) -> None:
     found = gate(here, "logprobs: {}", **both(513))
     assert found.plan.checks["logprobs"]["corpus"]["window_tokens"] == 512
     assert "windows have 512 tokens, not 2,048" in found.notes[0]
+
+
+def judged(found: Resolved) -> list[str]:
+    """What a verdict says of lengths."""
+    nothing = ArmEvidence(None, None, NotMeasured(reason=Reason(code="no-check", message="")))
+    checks = {name: discovered()[name] for name in found.plan.checks}
+    said = arm_findings(found.plan, {"baseline": nothing, "candidate": nothing}, checks, None)
+    return [item.message for item in said if item.code == "arms/lengths-shortened"]
+
+
+def test_a_verdict_says_which_lengths_gave_way_to_a_candidate_with_a_shorter_context(here: Path) -> None:
+    found = gate(here, "throughput: {}\n  logprobs: {}\n  retrieval: {}", old="max-model-len: 4k", new="max-model-len: 513")
+    (said,) = judged(found)
+    assert "throughput.input_tokens: 404 (512), throughput.output_tokens: 101 (128)" in said
+    assert "throughput.single.input_tokens: " in said
+    assert "logprobs.corpus.window_tokens: 512 (2,048)" in said
+    assert "retrieval" not in said  # filled as far as the context goes, which is what it is for
+
+
+def test_a_verdict_says_nothing_of_lengths_that_fit_or_that_the_gate_states(here: Path) -> None:
+    assert judged(gate(here, "throughput: {}\n  logprobs: {}", **both(4096))) == []
+    stated = "throughput: {input_tokens: 64, output_tokens: 16, single: null}"
+    assert judged(gate(here, stated, **both(512))) == []
 
 
 def test_what_only_a_tokenizer_can_count_is_a_remark(here: Path) -> None:

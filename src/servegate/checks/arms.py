@@ -14,6 +14,7 @@ from servegate.checks import discovered
 from servegate.checks.contract import AnyCheck, ArmEvidence, finding
 from servegate.checks.engagement.reading import scale_strategies
 from servegate.checks.laxness import laxer
+from servegate.checks.lengths import gave_way
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import EXECUTABLE_KNOB, IMAGE_KNOB, Role
 from servegate.domain.calibration import remark, valid_for
@@ -65,6 +66,12 @@ def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measure
         more = f" and {len(tolerated) - NAMED} more" if len(tolerated) > NAMED else ""
         message = f"limits laxer than policy {plan.policy}'s: {', '.join(tolerated[:NAMED])}{more}"
         found.append(finding(ARMS, "laxer-than-policy", Severity.INFO, message))
+    shorter = gave_way(plan, checks)
+    if shorter:
+        message = (
+            f"shorter than usual, since the shorter context of both arms has no room for more: {', '.join(shorter)} tokens"
+        )
+        found.append(finding(ARMS, "lengths-shortened", Severity.INFO, message))
     if not any(check.required and check.measure is not None for check in checks.values()):
         found.append(finding(ARMS, "no-required-check", Severity.REVIEW, "no check of answers or accuracy was on"))
     for name, check in discovered().items():

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from servegate.checks.laxness import HasLimits
 from servegate.domain.arms import Arm
-from servegate.domain.plan import ModelSource
+from servegate.domain.plan import ModelSource, Plan
 from servegate.domain.records import Json
 from servegate.errors import UsageError
 
@@ -109,6 +110,22 @@ def shortened(asked: tuple[int, int], named: tuple[bool, bool], room: int) -> tu
     else:
         fitting = (asked[0], min(asked[1], left - asked[0])) if named[0] else (min(asked[0], left - asked[1]), asked[1])
     return fitting if all(tokens >= min(FEWEST_TOKENS, was) for tokens, was in zip(fitting, asked, strict=True)) else None
+
+
+def gave_way(plan: Plan, checks: Mapping[str, HasLimits]) -> tuple[str, ...]:
+    """Return `check.setting: tokens (usual)` of every length that was shortened: what is asked less of proves less."""
+    found = []
+    for name, check in checks.items():
+        defaults = check.settings().to_json()
+        for key, setting in plan.settings.items():
+            if setting.source != SOURCE or not key.startswith(f"checks.{name}."):
+                continue
+            own: Json = defaults
+            for part in key.removeprefix(f"checks.{name}.").split("."):
+                own = own.get(part) if isinstance(own, dict) else None
+            if type(own) is int and type(setting.value) is int and setting.value < own:
+                found.append(f"{key.removeprefix('checks.')}: {setting.value:,} ({own:,})")
+    return tuple(found)
 
 
 def estimated(text: str) -> int:

@@ -85,7 +85,7 @@ def _problem(trees: list[Expr], source: str, *, alone: bool) -> str | None:
 
     if not trees:
         return "no code"
-    unread = any(tree.find(expressions.Command) for tree in trees)
+    unread = any(tree.find(expressions.Command) or _holds_a_body(tree) for tree in trees)
     if (
         alone
         and _reads_like_words(source)
@@ -94,7 +94,11 @@ def _problem(trees: list[Expr], source: str, *, alone: bool) -> str | None:
         return "words, not code"
     if unread:
         return _NOT_KNOWN
-    if any(isinstance(tree, expressions.Select) and not tree.expressions for tree in trees):
+    if any(isinstance(tree, expressions.Select) and not tree.expressions for tree in trees) or any(
+        not select.expressions and select.find(expressions.From) is None  # within another one PostgreSQL takes `SELECT FROM t`
+        for tree in trees
+        for select in tree.find_all(expressions.Select)
+    ):
         return "SELECT of nothing"
     statements = _classes(f"{_STATEMENTS} {_SPOKEN}")
     return None if all(isinstance(tree, statements) for tree in trees) else "an expression, not a statement"
@@ -104,6 +108,16 @@ def _reads_like_words(source: str) -> bool:
     """Nothing but words, of which the first is not written as a keyword: `Select one`, `use it`, but not `USE shop`."""
     words = source.split()
     return not (words[0].isupper() and len(words[0]) > 1) and _MARKS.search(source) is None
+
+
+def _holds_a_body(tree: Expr) -> bool:
+    """Whether a statement creates what holds statements of its own: a text that sqlglot keeps, or a block that it guesses at.
+
+    It takes `CREATE PROCEDURE p !!! x` for one with the body `!!! x`, and reads the END of a block as the name of a column.
+    """
+    from sqlglot import expressions
+
+    return isinstance(tree, expressions.Create) and isinstance(tree.expression, _classes("Block Heredoc RawString"))
 
 
 def _is_bare(tree: Expr) -> bool:

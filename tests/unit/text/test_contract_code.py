@@ -186,6 +186,18 @@ def test_a_cut_answer_is_open_unless_no_end_could_mend_it(language: str) -> None
     assert code_rule(language, "First:\n```text\nx\n```\nThen", False).state.value == "broken"
 
 
+@pytest.mark.parametrize("source", ["CREATE VIEW v AS SELECT", "INSERT INTO t SELECT", "SELECT * FROM (SELECT) AS a"])
+def test_a_statement_around_nothing_is_no_sql(source: str) -> None:
+    assert code_rule("sql", f"```sql\n{source}\n```", False).state.value == "broken"
+
+
+@pytest.mark.parametrize(
+    "source", ["CREATE VIEW v AS SELECT 1", "SELECT 1 WHERE EXISTS (SELECT FROM t)", "INSERT INTO t SELECT * FROM u"]
+)
+def test_a_statement_around_something_is_sql(source: str) -> None:
+    assert code_rule("sql", f"```sql\n{source}\n```", False).state.value == "kept"
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -194,6 +206,10 @@ def test_a_cut_answer_is_open_unless_no_end_could_mend_it(language: str) -> None
         "ALTER TABLE t FROBNICATE;",
         "DELIMITER //\nCREATE PROCEDURE p() BEGIN SELECT 1; END //\nDELIMITER ;",
         "CREATE PROCEDURE p()\nBEGIN\n  IF a THEN SELECT 1; END IF;\nEND;",
+        "CREATE PROCEDURE garbage !!! xx",
+        "CREATE PROCEDURE p() BEGIN UPDATE t SET END",
+        "CREATE PROCEDURE p AS BEGIN SELECT 1 END",
+        "CREATE FUNCTION f() RETURNS int AS $$ garbage ( $$ LANGUAGE plpgsql",
     ],
 )
 def test_sql_that_the_parser_keeps_unread_is_no_evidence(source: str) -> None:
