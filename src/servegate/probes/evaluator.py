@@ -116,10 +116,12 @@ class LmEval:
             prompts = (sample.prompt for sample in samples)
             refuse_long(self._endpoint, self._request_timeout_s, spec, prompts, MeasurementError)
         answers = {sample.row.doc_id: sample.row.response for sample in samples if sample.row.response != NULL_ANSWER}
+        said = done.stderr + done.stdout
+        repeated = said.count("Retry attempt ")
         return evaluation.model_copy(
             update={
-                "warnings": (*evaluation.warnings, *_warnings(done.stderr + done.stdout)),
-                "repeated": _repeated(done.stderr + done.stdout),
+                "warnings": (*evaluation.warnings, *_warnings(said, repeated)),
+                "repeated": repeated,
                 "cut": cut_documents(self._endpoint, self._request_timeout_s, spec, answers),
                 "first_token_ids": first_token_ids(
                     self._endpoint,
@@ -233,14 +235,8 @@ def _check_local(spec: EvaluationSpec, samples: list[Sample]) -> None:
             raise ValueError(f"question {sample.row.doc_id} was asked in another prompt than meant")
 
 
-def _repeated(text: str) -> int:
-    """Return how many attempts at a request lm-eval says that it made again."""
-    return text.count("Retry attempt ")
-
-
-def _warnings(text: str) -> list[str]:
+def _warnings(text: str, retried: int) -> list[str]:
     """Return lm-eval's own warnings, each once, and the number of attempts that had to be repeated."""
-    retried = _repeated(text)
     found: dict[str, None] = {}
     for line in text.split("\n"):
         _, marker, message = line.partition("WARNING")
