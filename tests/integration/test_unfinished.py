@@ -141,13 +141,15 @@ def test_a_run_that_left_nothing_is_told_under_the_gate_that_was_named(replica: 
     assert _code(["publish", str(tmp_path / "nothing"), "--ended", "failure", "--gate", "x -->"]) == 2
 
 
-def index(folder: Path, head: str, *gates: str, left: dict[str, str] | None = None) -> Path:
+def index(
+    folder: Path, head: str, *gates: str, left: dict[str, str] | None = None, also: dict[str, list[str]] | None = None
+) -> Path:
     watched = {"files": "serving/*.yaml", "arguments": None, "environment": None, "document": None}
     pairs = [{"before": f"serving/{g}.yaml", "after": f"serving/{g}.yaml", "gate": g, "watched": watched} for g in gates]
     others = [{"path": path, "code": "budget", "reason": why, "weight": "review"} for path, why in (left or {}).items()]
     data = {
         "kind": "index", "schema_version": 1, "base": "a" * 40, "merge_base": "a" * 40, "head": head, "judged_by": "base",
-        "rules_changed": [], "pairs": pairs, "also": {}, "not_measured": others,
+        "rules_changed": [], "pairs": pairs, "also": also or {}, "not_measured": others,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.json").write_bytes(dump(data))
@@ -193,6 +195,17 @@ def test_a_config_over_the_budget_loses_its_older_pass_and_is_a_review(replica: 
     outputs = runner_outputs((tmp_path / "output").read_text().rpartition("verdict<<")[2].join(["verdict<<", ""]))
     assert outputs["verdict"] == "review"
     assert all(outputs[name] == UNKNOWN for name in FIGURES)
+
+
+@pytest.mark.parametrize(("left", "outcome"), [({}, "ERROR"), ({"serving/b.yaml": "was not started"}, "REVIEW")])
+def test_a_config_that_equals_one_that_was_not_measured_is_counted_too(
+    replica: Replica, tmp_path: Path, left: dict[str, str], outcome: str
+) -> None:
+    folder = index(tmp_path / "runs", replica.commits()[1], "b", left=left, also={"b": ["serving/same.yaml"]})
+    assert _code(["publish", str(folder), "--ended", "failure"]) == 0
+    [whole] = [each["body"] for each in replica.comments()]
+    assert "2 of 2 changed serving configs were not measured" in whole
+    assert f"{outcome}: serving configs of this pull request" in whole
 
 
 def test_another_workflows_verdict_is_not_believed_where_its_own_comment_is_refused(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from servegate import publish
+from servegate.changes import NotMeasured
 from servegate.cli.publish_run import Said, Wanted, publish_run, publish_unfinished, tell
 from servegate.cli.unfinished import FILES, from_job, no_verdict
 from servegate.domain.judgement import Outcome
@@ -65,22 +66,27 @@ def _publish_pairs(folder: Path, index: Index, wanted: Wanted) -> tuple[list[Row
     found: list[Said] = []
     left = {each.path: each for each in index.not_measured}
     for pair in index.pairs:
-        run = folder / pair.gate
+        run, also = folder / pair.gate, index.also.get(pair.gate, ())
         if (run / "run.json").is_file():
             found.append(publish_run(run, replace(wanted, ended=wanted.ended or "failure"), several=True))
-            rows += [_row(path, found[-1]) for path in (pair.after, *index.also.get(pair.gate, ()))]
+            rows += [_row(path, found[-1]) for path in (pair.after, *also)]
             continue
         # A comment of an earlier run must not stand for a config that was not measured this time; none is made for that.
-        reason = left[pair.after].reason if pair.after in left else ""
+        missed = left.get(pair.after)
+        reason = missed.reason if missed else ""
         how: Ended = "left" if reason else from_job(wanted.ended) or "interrupted"
         where = replace(wanted.publication(pair.gate, run), create=False, tested=index.head)
         found.append(publish_unfinished(where, how, why=reason))
-        if not reason:
-            rows.append(Row(pair.after, Outcome.ERROR, "the run ended before it was measured", False))
-    for each in index.not_measured:
-        outcome = Outcome.REVIEW if each.weight == "review" else Outcome.ERROR
-        rows.append(Row(each.path, outcome, each.reason, False))
-    return rows, found
+        if missed is None:
+            rows += [Row(path, Outcome.ERROR, "the run ended before it was measured", False) for path in (pair.after, *also)]
+        else:
+            rows += [_left(path, missed) for path in also]
+    return [*rows, *(_left(each.path, each) for each in index.not_measured)], found
+
+
+def _left(path: str, missed: NotMeasured) -> Row:
+    """Return the line of a config that was not measured, or that equals one that was not."""
+    return Row(path, Outcome.REVIEW if missed.weight == "review" else Outcome.ERROR, missed.reason, False)
 
 
 def _row(path: str, said: Said) -> Row:
