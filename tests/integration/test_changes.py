@@ -600,13 +600,16 @@ def test_each_arm_of_a_pull_request_is_measured_by_itself(
     pairs, out, kept, runs = (tmp_path / name for name in ("pairs", "out", "kept", "runs"))
     _code(["pairs", "--base", "main", "--head", "HEAD", "--output", str(pairs)])
     index = read_index(pairs)
-    assert len(index.pairs) >= 1
+    assert [(pair.before, pair.after) for pair in index.pairs] == [("serving/a.yaml", "serving/c.yaml")]
+    assert {each.path: each.weight for each in index.not_measured} == {
+        "serving/b.yaml": "refused", "serving/new.yaml": "review",
+    }  # fmt: skip
     measure = ["ci", "--pairs", str(pairs), "--output", str(out)]
-    _code([*measure, "--arm", "baseline"])
+    assert _code([*measure, "--arm", "baseline"]) == 2, "b.yaml is refused, whatever is measured"
     assert not list(out.rglob("verdict.json")), "nothing is judged by who measured it"
     assert not list(out.glob("*/arms/candidate/prompts.json"))
     shutil.copytree(out, kept)
-    _code([*measure, "--arm", "candidate"])
+    assert _code([*measure, "--arm", "candidate"]) == 2
     assert _code(["join", "--baseline", str(kept), "--candidate", str(out), "--output", str(runs), "--pairs", str(pairs)]) == 0
     joined = read_index(runs)
     assert (joined.pairs, joined.head) == (index.pairs, index.head)

@@ -6,8 +6,8 @@ shows how often answers change although nothing changed.
 
 Read in this order: `settings`, `record` (what is stored), `questions` (local files), `fitting` (what fits into the context),
 `measuring`, `looking` and `retrying` (ask), `noise` (asks for more rounds), `pairing` (joins), `kinds` and `readings` (what a
-pair means), `contrast` (counts), `estimates`, `comparing`, then the policy: `faults`, `claims`, `judging`; `presenting`,
-`tables` and `figures` show it. `absent` speaks where the check is off.
+pair means), `contrast` (counts), `estimates`, `comparing`, then the policy: `faults`, `claims`, `lateness`, `judging`;
+`presenting`, `tables` and `figures` show it. `absent` speaks where the check is off.
 """
 
 from __future__ import annotations
