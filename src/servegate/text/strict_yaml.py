@@ -9,6 +9,7 @@ here, each with its line. So are values that JSON cannot hold (dates, sets, infi
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -23,6 +24,8 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_NODES = 100_000
 """Values after aliases are expanded; more is an "alias bomb", whose file is small and whose meaning is not."""
+
+_HIDDEN_LINE_END = re.compile("[\x85\u2028\u2029]|\r(?!\n)")
 
 KeyPath = tuple[str | int, ...]
 _JSON_SCALARS = (str, int, float, bool, type(None))
@@ -55,6 +58,15 @@ def load(text: str, path: str, normalise_key: Callable[[str], str] | None = None
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise UsageError(f"{path}: {size} bytes of YAML, allowed are {MAX_BYTES}", advice="A config of this size is a mistake.")
+    hidden = _HIDDEN_LINE_END.search(text)
+    if hidden:
+        line = text.count("\n", 0, hidden.start()) + 1
+        column = hidden.start() - text.rfind("\n", 0, hidden.start())
+        raise UsageError(
+            f"{path}:{line}:{column}: the character U+{ord(hidden[0]):04X} ends a line for YAML and not for most editors",
+            why="What stands after it, such as behind a comment, is read as a line of its own.",
+            advice="End lines with a line feed; write the character as an escape in double quotes.",
+        )
     loader = yaml.SafeLoader("")
     try:
         loader = yaml.SafeLoader(text)
@@ -63,6 +75,8 @@ def load(text: str, path: str, normalise_key: Callable[[str], str] | None = None
             raise UsageError(f"{path}: the file is empty", advice="Write at least one `key: value` line.")
         if not isinstance(root, yaml.MappingNode):
             _refuse(path, root, (), "expected `key: value` lines (a mapping)", "Remove the leading dash or quotes.")
+        if root.tag != "tag:yaml.org,2002:map":
+            _refuse(path, root, (), f"the tag {_shown(root.tag)} is not accepted", "Remove the tag (`!...`).")
         builder = _Builder(loader, path, normalise_key)
         data = builder.mapping(root, ())
     except ReaderError as error:
@@ -138,6 +152,9 @@ class _Builder:
             value = self.loader.construct_object(node, deep=True)
         except (ValueError, OverflowError) as error:  # `0b_`, `2024-13-45`, an integer of 5000 digits
             _refuse(self.path, node, where, f"{_shown(node.value)} is unreadable: {error}", "Put the value in quotes.")
+        except (LookupError, AttributeError, TypeError):  # `!!bool maybe`, `!!int ""`, `!!timestamp x`: PyYAML trusts a tag
+            what = f"{_shown(node.value)} is not what its tag {_shown(node.tag)} says"
+            _refuse(self.path, node, where, what, "Remove the tag (`!!...`).")
         if not isinstance(value, _JSON_SCALARS) or (isinstance(value, float) and not math.isfinite(value)):
             what = f"YAML reads {_shown(node.value)} as a {type(value).__name__}, which is no JSON value"
             _refuse(self.path, node, where, what, "Put the value in quotes.")

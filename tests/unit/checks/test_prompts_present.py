@@ -90,6 +90,17 @@ def test_every_prompt_has_a_row_and_classes_stand_beside_the_noise() -> None:
     )
 
 
+def test_a_run_that_was_judged_before_there_was_rouge_l_or_a_cosine_is_drawn() -> None:
+    comparison, settings = compared(MIXED), PromptsSettings()
+    later = {"rouge_l", "cosine", "cosine_reason"}
+    items = tuple({key: value for key, value in item.items() if key not in later} for item in comparison.items)
+    older = comparison.model_copy(update={"items": items})
+    drawn = table(CHECK.present(older, MIXED, settings, CHECK.judge(older, settings)).blocks, "prompts")
+    places = [index for index, column in enumerate(drawn.columns) if column.title in ("ROUGE-L", "embedding cosine")]
+    assert len(places) == 2
+    assert {row[place] for row in drawn.rows for place in places} == {None}
+
+
 def test_many_differences_are_folded_and_alike_answers_too() -> None:
     names = [f"p{number:02d}" for number in range(12)]
     one = section(evidence({n: [f"a {n}"] * 2 for n in names}, {n: [f"b {n}"] * 2 for n in names}))

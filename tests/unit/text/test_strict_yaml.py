@@ -80,12 +80,33 @@ def test_the_normaliser_counts_at_the_top_level_only():
         ("a: *nobody\n", "a.yaml:1:4"),
         ("a: &a [*a]\n", "deeper than"),
         ("a: " + "[" * 5000 + "\n", "nested too deeply"),
-        ("a: \u2028b: \x1b[31m\n", "U+001B"),
+        ("a: \u2028b: \x1b[31m\n", "U+2028"),
+        ("a: \x1b[31m\n", "U+001B"),
         ("x: 1\n" * 300_000, "bytes of YAML"),
     ],
 )
 def test_what_is_ambiguous_or_hostile_is_refused_with_its_place(text, expected):
     assert expected in refusal(text)
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\r"])
+def test_no_key_hides_behind_a_comment_in_what_an_editor_shows_as_one_line(mark: str) -> None:
+    with pytest.raises(UsageError, match="ends a line for YAML and not for most editors") as caught:
+        load(f"a: 1\nb: 2 # fast{mark}max-num-seqs: 1\n", "serve.yaml")
+    assert caught.value.what.startswith("serve.yaml:2:12: ")
+    assert load('a: 1\r\nb: "\\u2028"\r\n', "serve.yaml").data == {"a": 1, "b": "\u2028"}
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", "!!timestamp x", "!!int ''", "!!float ''"])
+def test_a_tag_that_its_value_belies_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="is not what its tag"):
+        load(f"a: {value}", "serve.yaml")
+
+
+@pytest.mark.parametrize("text", ["!foo\na: 1", "!!set {a, b}"])
+def test_a_file_with_a_tag_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"serve.yaml:1:1: the tag .* is not accepted"):
+        load(text, "serve.yaml")
 
 
 def test_an_alias_bomb_is_refused_quickly():

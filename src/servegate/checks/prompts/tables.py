@@ -143,8 +143,8 @@ def _prompt_row(item: Item) -> tuple[Cell, ...]:
         item["round"] + 1,
         STATE_WORDS[ContractState(contract["state"])] if contract else None,
         item["similarity"],
-        item["rouge_l"],
-        item["cosine"],
+        item.get("rouge_l"),  # a run that was judged before there was one is still drawn
+        item.get("cosine"),
         parting.get("token"),
         parting.get("certainty"),
         parting.get("gap_nats"),
