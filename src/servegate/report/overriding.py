@@ -3,8 +3,9 @@
 They come from the base branch, from people who may merge, and yet they are programs that run over hostile text. So a
 template is read as data first: a list of node types is allowed, everything else is an error before anything is measured. What
 is left can print fields of the page, branch, loop, and call its own macros and ours. It can not switch escaping off, reach an
-attribute of a Python object, or build a text by repeating one. Steps and bytes are counted, not seconds, so that one record
-gives one document on every machine: a loop in a loop ends at the count, wherever it stands.
+attribute of a Python object, or build a text by repeating one. What was escaped is never cut, and what joins it is escaped for
+the same kind of document. Steps, bytes and characters that filters and comparisons read are counted, not seconds, so that one
+record gives one document on every machine: a loop in a loop ends at the count, wherever it stands.
 
 | file | rendered as | must hold |
 |---|---|---|
@@ -26,6 +27,7 @@ from jinja2.environment import TemplateModule
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup, escape
 
 from servegate.domain.plan import TEMPLATES
 from servegate.errors import UsageError
@@ -35,6 +37,8 @@ MOST_SOURCE_BYTES = 128 << 10
 MOST_STEPS = 300_000
 """Turns of loops and calls of macros in one document; ours takes some tens of thousands for the largest report."""
 MOST_BYTES = 32 << 20
+MOST_READ = 64 << 20
+"""Characters that filters, comparisons and `+` are given in one document."""
 MOST_JOINED = 1 << 20
 """Characters of a text that `+` makes."""
 BROKEN = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
@@ -58,14 +62,21 @@ class Budget:
 
     def __init__(self) -> None:
         """Begin with all of both."""
-        self.steps, self.bytes = MOST_STEPS, MOST_BYTES
+        self.steps, self.bytes, self.characters = MOST_STEPS, MOST_BYTES, MOST_READ
 
-    def step(self, size: int) -> None:
+    def step(self, size: int, steps: int = 1) -> None:
         """Count a turn of a loop or a call of a macro, with the text that stands in it."""
-        self.steps -= 1
+        self.steps -= steps
         self.spend(size)
         if self.steps < 0:
             raise SecurityError(f"takes more than {MOST_STEPS:,} steps")
+
+    def read(self, value: Any) -> Any:
+        """Count a text that is read, and give it back."""
+        self.characters -= len(value) if isinstance(value, str) else 0
+        if self.characters < 0:
+            raise SecurityError(f"reads more than {MOST_READ >> 20} Mi characters")
+        return value
 
     def spend(self, size: int) -> None:
         """Count bytes that are written."""
@@ -93,10 +104,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self.printed = finalize
         self.budget = Budget()
-        kept = {name: self.filters[name] for name in ("length", "upper", "lower", "e", "escape", "safe")}
-        self.filters = {**kept, **filters}
+        kept = {name: self.filters[name] for name in ("length", "upper", "lower", "safe")}
+        known = {**kept, "e": self._escaped, "escape": self._escaped, **filters}
+        self.filters = {name: self._reading(each) for name, each in known.items()}
         self.tests = {name: self.tests[name] for name in _TESTS}
-        self.globals = {"range": range, "_step": self._step}
+        self.globals = {"range": self._range, "_step": self._step, "_read": self._read, "_uncut": self._uncut}
 
     def render(self, name: str, **values: Any) -> str:
         """Render a template under a fresh budget. Raises what `BROKEN` lists."""
@@ -112,8 +124,30 @@ class Sandbox(ImmutableSandboxedEnvironment):
             pieces.append(piece)
         return pieces
 
-    def _step(self, size: int) -> None:
+    def _step(self, size: int) -> bool:
         self.budget.step(size)
+        return True
+
+    def _read(self, value: Any) -> Any:
+        return self.budget.read(value)
+
+    def _reading(self, each: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda value, *arguments: each(self.budget.read(value), *arguments)
+
+    def _escaped(self, value: Any) -> Markup:
+        """Escape a text as printing it would; HTML's own escaping is none in Markdown."""
+        return escape(self.printed(value))
+
+    def _uncut(self, value: Any) -> Any:
+        if isinstance(value, Markup):
+            raise SecurityError("cuts a text that is escaped already, which could open it again")
+        return value
+
+    def _range(self, *bounds: int) -> range:
+        """Give a range that costs its length, since a comparison can walk through it without a turn of any loop."""
+        found = range(*bounds)
+        self.budget.step(0, len(found))
+        return found
 
     def _counted(self, value: Any) -> Any:
         if isinstance(value, Undefined):
@@ -131,8 +165,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         blocks: list[nodes.For | nodes.Macro] = [*tree.find_all(nodes.For), *tree.find_all(nodes.Macro)]
         for block in blocks:
             size = sum(len(data.data) for data in block.find_all(nodes.TemplateData))
-            call = nodes.Call(nodes.Name("_step", "load"), [nodes.Const(size)], [], None, None)
+            call = _call("_step", nodes.Const(size))
             block.body.insert(0, nodes.ExprStmt(call).set_lineno(block.lineno).set_environment(self))
+            if isinstance(block, nodes.For) and block.test is not None:  # a turn that `if` leaves out never meets the body
+                block.test = nodes.And(_call("_step", nodes.Const(0)), block.test)
+        for compared in tree.find_all(nodes.Compare):
+            compared.expr = _call("_read", compared.expr)
+            for operand in compared.ops:
+                operand.expr = _call("_read", operand.expr)
+        for item in tree.find_all(nodes.Getitem):
+            if name in TEMPLATES and isinstance(item.arg, nodes.Slice):
+                item.node = _call("_uncut", item.node)
+        tree.set_environment(self)
         return tree
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -153,13 +197,23 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(obj, BuiltinMethodType):
             return isinstance(obj.__self__, str) and obj.__name__ in _TEXT
         cycle = getattr(obj, "__func__", None) is LoopContext.cycle
-        return cycle or obj is range or obj == self._step or isinstance(obj, Macro)
+        return cycle or obj in (self._range, self._step, self._read, self._uncut) or isinstance(obj, Macro)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Add, within bounds."""
         if any(isinstance(side, str | list | tuple) for side in (left, right)) and len(left) + len(right) > MOST_JOINED:
             raise SecurityError(f"joins more than {MOST_JOINED:,} characters")
+        if isinstance(left, Markup) != isinstance(right, Markup) and isinstance(left, str) and isinstance(right, str):
+            left, right = self._escaped(left), self._escaped(right)
+        self.budget.read(left)
+        self.budget.read(right)
         return super().call_binop(context, operator, left, right)
+
+
+def _call(name: str, value: nodes.Expr) -> nodes.Call:
+    call = nodes.Call(nodes.Name(name, "load"), [value], [], None, None)
+    call.set_lineno(value.lineno or 1)
+    return call
 
 
 def _refuse(tree: nodes.Template, name: str) -> None:
@@ -185,6 +239,8 @@ def _fault(node: nodes.Node) -> str:
         return "a list may hold texts and fields, not names" if held and not stored else ""
     if not isinstance(node, _NODES) or isinstance(node, nodes.FilterBlock):
         return f"{type(node).__name__} is not allowed here: print, if, for, set, macro, and import of our blocks are"
+    if isinstance(node, nodes.Call | nodes.Filter | nodes.Test) and (node.dyn_args is not None or node.dyn_kwargs is not None):
+        return "arguments are named one by one: a list with a star in front could be endless"
     if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
         return f"the filter {node.name!r} is not allowed here; allowed are {', '.join(sorted(_FILTERS))}"
     if isinstance(node, nodes.Test) and node.name not in _TESTS:
@@ -194,7 +250,8 @@ def _fault(node: nodes.Node) -> str:
     named = node.name if isinstance(node, nodes.Name | nodes.Macro) else node.attr if isinstance(node, nodes.Getattr) else ""
     if named.startswith("_"):
         return f"the name {named!r} begins with an underscore"
-    return ""
+    text = node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else ""
+    return "a text holds half of a character" if any("\ud800" <= char <= "\udfff" for char in text) else ""
 
 
 def checked(own: Mapping[str, str], compile_one: Callable[[str], Any]) -> None:
@@ -219,5 +276,7 @@ def checked(own: Mapping[str, str], compile_one: Callable[[str], Any]) -> None:
             raise UsageError(
                 f"{name}:{error.lineno}: {error.message}", advice="docs/templates.md says what a template may hold."
             ) from None
-        except (TemplateError, RecursionError) as error:
-            raise UsageError(f"{name}: {error}", advice="docs/templates.md says what a template may hold.") from None
+        except (TemplateError, RecursionError, SyntaxError, ValueError, MemoryError) as error:  # too deep, or too long a number
+            raise UsageError(
+                f"{name}: {str(error) or 'it is nested too deeply'}", advice="docs/templates.md says what a template may hold."
+            ) from None

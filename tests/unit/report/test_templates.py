@@ -101,6 +101,13 @@ REFUSED = {
     "debug": "{% debug %}",
     "no end": "{% if page %}",
     "caller": "{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}x{% endcall %}",
+    "an endless list of arguments": "{% macro m() %}{% endmacro %}{{ m(*range(999999999)) }}",
+    "an endless list for the loop's cycle": "{% for a in range(1) %}{{ loop.cycle(*range(999999999)) }}{% endfor %}",
+    "more loops in loops than Python takes": "{% for a in range(1) %}" * 21 + "{% endfor %}" * 21,
+    "more branches in branches than Python takes": "{% if 1 %}" * 110 + "{% endif %}" * 110,
+    "deep brackets": "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+    "a number that Python does not read": "{{ " + "9" * 4400 + " }}",
+    "half of a character": r"{{ '\ud800' }}",
 }
 
 
@@ -128,8 +135,35 @@ ENDLESS = {
     "a field that is not there": "{{ page.password }}",
     "a text's method": "{{ page.gate.join }}",
     "a call of a text": "{{ page.gate('x') }}",
+    "a range walked by a comparison": "{{ 'a' in range(99999999999) }}",
+    "a range walked by the condition of a loop": "{% for a in range(250000) if a < 0 %}{% endfor %}" * 2,
+    "a long text read again and again": "{% set a = 'a' %}"
+    + "{% set a = a + a %}" * 20
+    + "{% for i in range(290000) %}{% if (a|upper) == '' %}{% endif %}{% endfor %}",
+    "a long text searched again and again": "{% set a %}{% for i in range(100000) %}"
+    + "a" * 300
+    + "{% endfor %}{% endset %}{% for i in range(90000) %}{% if 'b' in a %}{% endif %}{% endfor %}",
+    "an escaped text cut open": "{{ (page.gate|code)[1:] }}",
     "nothing of the verdict": "looks good to me",
 }
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "{{ 'HOSTILE'|e }}",
+        "{{ 'HOSTILE'|escape }}",
+        "{% set m %}{% endset %}{{ m + 'HOSTILE' }}",
+        "{% macro m() %}{% endmacro %}{{ 'HOSTILE' + m() }}",
+        "{% set t = 'HOSTILE' %}{% set m %}{{ t }}{% endset %}{{ m }}",
+    ],
+)
+def test_escaping_and_joining_in_markdown_is_markdowns(printed: str) -> None:
+    """HTML's escaping leaves mentions, references and links as they are."""
+    found = commented("{{ page.verdict.word }}\n" + printed.replace("HOSTILE", "@acme/all fixes #1 [x](http://evil) **b** <i>"))
+    assert "could not be used" not in found
+    for live in ("@acme", "#1", "[x](", "http://", "**b", "<i"):
+        assert live not in found
 
 
 @pytest.mark.parametrize("body", ENDLESS.values(), ids=ENDLESS.keys())
