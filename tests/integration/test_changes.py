@@ -16,6 +16,7 @@ import pytest
 from servegate.changes import ChangesError, Repository
 from servegate.checks.verdict import decide
 from servegate.cli import _code
+from servegate.cli.pairs import prepared
 from servegate.domain.judgement import Outcome
 from servegate.errors import RunnerError
 from servegate.pipeline.changing import Index, prepare, read_index, resolved_pair
@@ -366,6 +367,21 @@ def test_a_shallow_clone_is_an_error_with_its_remedy(clone: Clone, tmp_path: Pat
 def test_a_ref_is_never_an_option(clone: Clone, tmp_path: Path, ref: str) -> None:
     with pytest.raises(ChangesError):
         prepare(Repository(clone.root), "servegate.yaml", ref, "change", tmp_path / "pairs")
+
+
+def test_pairs_that_could_not_be_prepared_leave_nothing_in_the_way_of_the_corrected_call(clone: Clone, tmp_path: Path) -> None:
+    clone.git("switch", "-q", "-C", "main")
+    clone.write("servegate.yaml", GATE[: GATE.index("changes:")])
+    clone.commit()
+    clone.git("switch", "-q", "-C", "change")
+    output = tmp_path / "pairs"
+    for _ in range(2):
+        with pytest.raises(ChangesError, match="watches no serving config"):
+            prepared(
+                output, config="servegate.yaml", base="main", head="change", judge_by="base", trust_head=False,
+                repository=clone.root,
+            )  # fmt: skip
+    assert not output.exists()
 
 
 def test_globs_that_match_nothing_and_a_folder_that_is_no_clone(clone: Clone, tmp_path: Path) -> None:

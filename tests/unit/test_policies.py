@@ -78,7 +78,9 @@ def test_the_schedule_has_the_rounds_of_the_contracts(tmp_path: Path, policy: st
 
 
 def test_a_policy_that_does_not_exist_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'policy' is 'strict'"):
+    with pytest.raises(UsageError, match=r"'policy' is 'strict': allowed: 'quick', 'standard' or 'release'$"):
         plan(tmp_path, "strict")
+    with pytest.raises(UsageError, match=r"'release', did you mean 'standard'\?$"):
+        plan(tmp_path, "standart")
     with pytest.raises(UsageError, match="limits"):
         plan(tmp_path, "standard", ", limits: 3")

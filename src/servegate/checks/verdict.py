@@ -199,4 +199,4 @@ def _headline(outcome: Outcome, findings: tuple[Finding, ...], policy: str) -> s
     if not deciding:
         return "absence of evidence: no check decided"
     more = len(deciding) - 1
-    return deciding[0].message + (f" (and {more} more)" if more else "")
+    return deciding[0].message + (f" (and {more} more finding{'s' * (more > 1)})" if more else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import click
 from servegate.artifacts import dump
 from servegate.changes import ChangesError, Repository
 from servegate.cli.terminal import printable
-from servegate.errors import ExitCode
+from servegate.errors import ExitCode, ServegateError
 from servegate.pipeline.changing import Index, Judge, prepare
 from servegate.publish.event import PULL_REQUEST_EVENTS, compared_commits
 
@@ -83,7 +84,12 @@ def prepared(
     assert base is not None
     if output.exists() and any(output.iterdir()):
         raise ChangesError(f"{output} already holds files", advice="Give another --output, or remove it.")
-    return prepare(Repository(repository), config, base, head, output, "protected_head" if trust_head else judge_by)
+    try:
+        return prepare(Repository(repository), config, base, head, output, "protected_head" if trust_head else judge_by)
+    except ServegateError:
+        # The folder was empty a moment ago, so what lies in it is ours: left there, it would refuse the corrected call.
+        shutil.rmtree(output, ignore_errors=True)
+        raise
 
 
 def show(index: Index) -> None:

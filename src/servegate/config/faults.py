@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -50,6 +51,10 @@ def _allowed(item: Any) -> str:
         return "a gate's name has 1 to 40 characters, lower-case letters, digits and dashes"
     if kind in {"model_type", "dict_type"}:
         return "it must be a mapping (`key: value` lines)"
+    if kind == "literal_error" and isinstance(item.get("input"), str):
+        expected = str(context.get("expected", ""))
+        names = re.findall("'([^']*)'", expected)
+        return f"allowed: {expected}{did_you_mean(item['input'], names)}"
     return str(item["msg"]).removeprefix("Value error, ")
 
 

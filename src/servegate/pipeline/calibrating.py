@@ -23,7 +23,7 @@ from servegate.domain.calibration import AaRun, Calibration, Rate, RestartSpread
 from servegate.domain.evidence import Measurement, NotMeasured
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, outcome_of, worst
 from servegate.domain.plan import Plan, sha256_of
-from servegate.domain.records import Settings
+from servegate.domain.records import Json, Settings
 from servegate.errors import MeasurementError, UsageError
 from servegate.ledger import parse as parse_ledger
 from servegate.pipeline.effects import effects, spreads
@@ -127,9 +127,13 @@ def _restart(spread: StartSpread | None, unit: str) -> RestartSpread | None:
     return RestartSpread(sd=spread.sd, upper=spread.upper, starts=spread.starts, unit=unit) if spread else None
 
 
+def _shown(value: Json) -> str:
+    return "not set" if value is None else repr(value)
+
+
 def _ensure_equal_arms(run: RunDirectory, plan: Plan) -> None:
     baseline, candidate = plan.arms[Role.BASELINE], plan.arms[Role.CANDIDATE]
-    named = [f"{knob.name} ({knob.baseline!r} and {knob.candidate!r})" for knob in plan.knobs]
+    named = [f"{knob.name} ({_shown(knob.baseline)} and {_shown(knob.candidate)})" for knob in plan.knobs]
     if not named and (baseline.argv, baseline.environment) != (candidate.argv, candidate.environment):
         named = ["the arguments or the environment of the arms"]
     if named:

@@ -41,7 +41,7 @@ def check_task(
         except MeasurementError as error:
             raise UsageError(
                 f"accuracy: lm-eval can not load task {task!r}",
-                why=error.why or error.what,
+                why=_without_frames(error.why) or error.what,
                 advice="`lm_eval ls tasks` lists its tasks. Where the hub cannot be reached, use rows of a local `file`, or "
                 "fill the hub's cache first (run lm_eval once where it can).",
             ) from error
@@ -58,3 +58,8 @@ def check_task(
             f"accuracy: task {task!r} has no filter {filter_name!r}",
             advice=f"Its filters: {', '.join(filters)}. Set `filter` of the task to one of them.",
         )
+
+
+def _without_frames(output: str) -> str:
+    """Return a tool's last lines without the frames of a traceback: what was raised is the reason, where says nothing here."""
+    return "\n".join(line for line in output.splitlines() if line and not line.startswith(" "))

@@ -515,7 +515,7 @@ def failed() -> Sample:
         operator="<",
         limit=299,
     )
-    verdict = _verdict(Outcome.FAIL, f"{broken.message} (and 1 more)", (_UNREAD, speed, drop, broken, _FLIPS), sections)
+    verdict = _verdict(Outcome.FAIL, f"{broken.message} (and 1 more finding)", (_UNREAD, speed, drop, broken, _FLIPS), sections)
     return Sample(plan(), _engines(), _manifests(), verdict, sections, stages=STAGES)
 
 
