@@ -25,7 +25,7 @@ ENDINGS = {
     "hang-at-PHASE": ("hang-at-load", 5, "the candidate engine did not start: not ready after 6 s, while loading the model"),
     "never-ready": ("never-ready", 5, "did not start: not ready after 6 s"),
     "wrong-model": ("wrong-model", 5, "serves 'another-model'"),
-    "ignore-sigterm-and-fork": ("ignore-sigterm-and-fork", 0, "no damage found"),
+    "ignore-sigterm-and-fork": ("ignore-sigterm-and-fork", 0, "no damage found.*no model was served"),
     "flip-some-answers": ("flip-some-answers", 1, "contracts kept in every baseline round and broken"),
     "garbage-text": ("garbage-text", 1, "contract|degenerate"),
     "die-after-N": ("die-after-5", 5, "stopped while it was measured: RuntimeError: CUDA error"),

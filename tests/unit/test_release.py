@@ -13,7 +13,7 @@ import pytest
 from servegate.artifacts import RunDirectory, dump
 from servegate.cli import _code
 from servegate.config.release import ReleasePolicy, read_release_policy, shortcomings
-from servegate.domain.judgement import EXIT_CODES, Outcome, PolicyRef, Scope, Verdict
+from servegate.domain.judgement import EXIT_CODES, Finding, Outcome, PolicyRef, Scope, Severity, Verdict
 from servegate.domain.manifest import Gpu
 from servegate.domain.plan import Origin, Plan
 from servegate.errors import UsageError
@@ -81,6 +81,11 @@ def test_a_fresh_pass_of_this_commit_on_this_card_is_enough() -> None:
 )
 def test_each_lack_is_a_reason(changes: dict[str, Any], expected: str) -> None:
     assert expected in against(**changes)
+
+
+def test_a_rehearsal_allows_no_release() -> None:
+    told = Finding(check="arms", code="arms/rehearsal", severity=Severity.INFO, message="a rehearsal")
+    assert "no model was served" in against(verdict=PASS.model_copy(update={"findings": (told,)}))
 
 
 def test_a_merged_heads_own_rules_count_where_the_policy_says_so() -> None:

@@ -18,7 +18,7 @@ from servegate.checks.lengths import gave_way
 from servegate.checks.served_models import ARMS, model_findings
 from servegate.domain.arms import EXECUTABLE_KNOB, IMAGE_KNOB, Role
 from servegate.domain.calibration import remark, valid_for
-from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement
+from servegate.domain.evidence import REHEARSAL, EngineFacts, EngineStatus, Measurement
 from servegate.domain.judgement import Finding, Outcome, Severity
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
@@ -54,6 +54,9 @@ Arms = Mapping[str, ArmEvidence[Measurement]]
 def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measured_on: date | None) -> tuple[Finding, ...]:
     """Return the findings; `checks` are those that were on, by name, and `measured_on` dates the evidence."""
     found = []
+    if any(warning.code == REHEARSAL for side in arms.values() if side.engine is not None for warning in side.engine.warnings):
+        message = "a rehearsal by servegate's fake engine: no model was served, and this says nothing about one"
+        found.append(finding(ARMS, REHEARSAL, Severity.INFO, message))
     if not plan.knobs:
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
     if plan.origin is not None and plan.origin.changed:

@@ -16,7 +16,7 @@ from servegate.checks.contract import AnyCheck, ArmEvidence, Evidence, finding
 from servegate.checks.served_models import ARMS
 from servegate.domain.arms import Role
 from servegate.domain.blocks import Section, Text
-from servegate.domain.evidence import EngineFacts, Measurement, NotMeasured
+from servegate.domain.evidence import REHEARSAL, EngineFacts, Measurement, NotMeasured
 from servegate.domain.judgement import (
     PRECEDENCE,
     CheckOutcome,
@@ -33,7 +33,7 @@ from servegate.domain.judgement import (
 from servegate.domain.plan import Plan
 from servegate.domain.records import Json
 
-IN_THE_HEADLINE = (f"{ARMS}/model-unresolved", f"{ARMS}/laxer-than-policy")
+IN_THE_HEADLINE = (f"{ARMS}/{REHEARSAL}", f"{ARMS}/model-unresolved", f"{ARMS}/laxer-than-policy")
 """What a reader of a PASS has to know before the rest."""
 TOLERATED = ("-tolerated", "/key-lost", "/small-drop")
 """How codes end of damage that was seen and is inside a limit; where it blocks, no PASS has a headline."""
@@ -177,7 +177,9 @@ def _served_by(versions: list[str], facts: list[EngineFacts]) -> str:
     fallbacks = [
         f"{item.role} with fallback {item.fallback.named()[:MOST_OF_A_FALLBACK]}" for item in facts if item.fallback is not None
     ]
-    return "; ".join([f"vLLM {' -> '.join(versions)}", *fallbacks])
+    acted = any(warning.code == REHEARSAL for item in facts for warning in item.warnings)
+    played = "servegate's fake engine (no model) in the place of " if acted else ""
+    return "; ".join([f"{played}vLLM {' -> '.join(versions)}", *fallbacks])
 
 
 def _weight(item: Finding) -> tuple[int, int, str]:

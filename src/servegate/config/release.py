@@ -11,6 +11,7 @@ from pydantic import Field
 
 from servegate.config.faults import validated
 from servegate.config.files import read_text
+from servegate.domain.evidence import REHEARSAL
 from servegate.domain.judgement import Outcome, Verdict
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
@@ -62,6 +63,8 @@ def shortcomings(
     found = []
     if verdict.outcome is not Outcome.PASS:
         found.append(f"the verdict is {verdict.outcome.value}: {verdict.headline}")
+    if any(item.code.endswith(f"/{REHEARSAL}") for item in verdict.findings):
+        found.append("it is a rehearsal by servegate's fake engine: no model was served")
     head = plan.origin.head if plan.origin else None
     if head != commit:
         found.append(f"it is about the commit {head or 'of nobody knows where'}, not about {commit}")

@@ -199,6 +199,10 @@ class EngineStatus(StrEnum):
     REPLAYED = "replayed"
 
 
+REHEARSAL = "rehearsal"
+"""Code of the log line by which `servegate fake-engine` says that it serves no model."""
+
+
 class EngineFacts(Record):
     """What an engine said about itself while it started. Unknown is `None` with a reason, never a default."""
 

@@ -576,6 +576,8 @@ def serve(path: str, options: dict[str, str]) -> int:
     asked: dict[str, object] = {"port": port, "model": path, "max_model_len": model.max_model_len}
     asked |= {name.replace("-", "_"): options[name] for name in ("quantization", "kv-cache-dtype") if name in options}
     say("APIServer", f"   █▄█▀ █     █     █     █  version {VERSION}", place="api_utils.py:347")
+    # A verdict on a rehearsal must not read like one on a model: the log says what served, and the scope repeats it.
+    say("APIServer", "servegate fake-engine: a rehearsal, no model is served")
     say("APIServer", f"non-default args: {asked}", place="api_utils.py:286")
     say("APIServer", f"Using max model len {model.max_model_len}", place="model.py:2152")
     say("EngineCore", f"Initializing a V1 LLM engine (v{VERSION}) with config: model={path!r}, dtype=torch.bfloat16, "

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from servegate.domain.evidence import EngineFacts, Kernel, LogWarning, Quantization, Requested
+from servegate.domain.evidence import REHEARSAL, EngineFacts, Kernel, LogWarning, Quantization, Requested
 from servegate.domain.records import Json
 from servegate.engines.log_lines import Line, first, integer, lines_of, number
 from servegate.engines.vllm_phases import logged_phases
@@ -42,6 +42,7 @@ _WARNINGS: tuple[tuple[str, str], ...] = (
     ("file_limit", "Found ulimit of"),
     ("sampling_defaults", "sampling parameters have been overridden"),
     ("slow_worker", "No available shared memory broadcast block"),
+    (REHEARSAL, "servegate fake-engine: a rehearsal"),
 )
 """Stable code, what gives it away. Counted over the text that is handed in, which is the start."""
 

@@ -8,7 +8,16 @@ import pytest
 
 from servegate.checks.contract import AnyCheck, ArmEvidence, Check, Evidence, finding
 from servegate.checks.verdict import Judged, decide, judged, missing_section
-from servegate.domain.evidence import Diagnosis, EngineStatus, FallbackUsed, Measurement, NotMeasured, Quantization, Reason
+from servegate.domain.evidence import (
+    Diagnosis,
+    EngineStatus,
+    FallbackUsed,
+    LogWarning,
+    Measurement,
+    NotMeasured,
+    Quantization,
+    Reason,
+)
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, Verdict
 from servegate.domain.manifest import Gpu, Manifest, ServedFiles
 from servegate.domain.plan import Knob, Origin, Plan
@@ -238,6 +247,20 @@ def test_the_scope_names_card_driver_engine_and_kernels() -> None:
     assert (scope.gpu, scope.driver, scope.engine) == ("H200", "580.1", "vLLM 0.32.0 -> 0.33.0")
     two = manifest(gpus=(gpu(), gpu()), driver="580.1")
     assert verdict(result(), manifests=(two, two)).scope.gpu == "2 x H200"
+
+
+@pytest.mark.parametrize("acted", [("baseline",), ("candidate",), ("baseline", "candidate")])
+def test_a_rehearsal_says_in_its_first_line_that_no_model_was_served(acted: tuple[str, ...]) -> None:
+    nothing = NotMeasured(reason=Reason(code="no-check", message=""))
+    said = (LogWarning(code="rehearsal", count=1, line=2),)
+    arms: dict[str, ArmEvidence[Measurement]] = {
+        name: ArmEvidence(engine_facts(name, warnings=said if name in acted else ()), manifest(), nothing)
+        for name in ("baseline", "candidate")
+    }
+    judged_ = decide(plan(), arms, {"prompts": result()})
+    assert judged_.outcome is Outcome.PASS
+    assert "no model was served" in judged_.headline
+    assert judged_.scope.engine == "servegate's fake engine (no model) in the place of vLLM 0.32.0"
 
 
 FAILED = Diagnosis(code="no_kernel", exception="RuntimeError: no kernel", line=3)
