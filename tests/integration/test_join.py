@@ -122,8 +122,16 @@ def test_a_side_that_can_not_be_believed_is_left_out_and_is_no_pass(arms: Path, 
     damage(other / "demo")
     made = joined(arms, tmp_path / "runs", other)
     assert not (made / "arms/candidate/prompts.json").exists()
+    assert document(made, "run.json")["status"] == "failed"
     assert servegate(arms, "compare", str(made)).returncode in (3, 4, 5)
     assert document(made, "verdict.json")["data"]["outcome"] != "pass"
+
+
+def test_a_candidate_whose_container_never_started_leaves_no_complete_run(arms: Path, tmp_path: Path) -> None:
+    """Its folder is then the copy of the baseline's that it was given to read, whose record says complete."""
+    made = joined(arms, tmp_path / "runs", arms / "baseline")
+    assert document(made, "run.json")["status"] == "failed"
+    assert servegate(arms, "compare", str(made)).returncode == 3
 
 
 def test_a_cancelled_candidate_leaves_a_cancelled_run(arms: Path, tmp_path: Path) -> None:
@@ -172,6 +180,10 @@ def test_an_index_takes_what_a_side_could_not_measure_and_nothing_away(tmp_path:
     assert [pair.gate for pair in index.pairs] == ["team-a", "team-b"]
     assert index.not_measured == (equal, late)
     assert index.head == "c" * 40
+    lost = NotMeasured("a.yaml", "failed", "the card stayed busy", "failed")
+    (tmp_path / "candidate" / INDEX).write_bytes(dump(an_index(equal, lost).to_json()))
+    assert servegate(tmp_path, *words, f"--output={tmp_path / 'runs'}").returncode == 0
+    assert read_index(tmp_path / "runs").not_measured == (equal, late, lost), "a lost machine is an error, not forgotten"
     (tmp_path / "candidate" / INDEX).write_text('{"pairs": 7}')
     assert servegate(tmp_path, *words, f"--output={tmp_path / 'runs'}").returncode == 0
     assert read_index(tmp_path / "runs").not_measured == (equal, late)

@@ -234,6 +234,18 @@ def test_neutral_is_given_by_the_command_line_alone(replica: Replica, tmp_path: 
     assert [check["conclusion"] for check in replica.check_runs()] == [conclusion]
 
 
+@pytest.mark.parametrize("status", ["cancelled", "failed"])
+def test_a_run_that_did_not_end_is_never_neutral(replica: Replica, tmp_path: Path, status: str) -> None:
+    """Its verdict is a REVIEW because evidence is missing: whoever lets reviews merge did not mean a job cut short."""
+    head = replica.commits()[1]
+    folder = index(tmp_path / "runs", head, "demo")
+    run = written(folder / "demo", head, status)
+    _code(["compare", str(run)])
+    _code(["report", str(run)])
+    assert _code(["publish", str(folder), "--neutral", "review"]) == 0
+    assert {check["conclusion"] for check in replica.check_runs()} == {"action_required"}
+
+
 @pytest.mark.parametrize("neutral", ["pass", "fail", "error", "review,fail", ""])
 def test_neutral_is_for_review_and_not_comparable(replica: Replica, tmp_path: Path, neutral: str, capsys: Any) -> None:
     assert _code(["publish", str(tmp_path), "--neutral", neutral]) == 2

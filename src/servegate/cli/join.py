@@ -13,6 +13,7 @@ from servegate.errors import RunDirectoryError, UsageError
 from servegate.pipeline.changing import INDEX, read_index
 from servegate.pipeline.joining import join
 
+WEIGHTS = ("review", "refused", "failed")
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -55,6 +56,6 @@ def _index(pairs: Path, sides: tuple[Path, ...], output: Path) -> None:
             click.echo(printable(f"{side / INDEX} is left out: {error}"), err=True)
             continue
         known = {each.path for each in index.not_measured}
-        mine = [each for each in told if each.path not in known and each.weight in ("review", "refused")]
+        mine = [each for each in told if each.path not in known and each.weight in WEIGHTS]
         index = replace(index, not_measured=(*index.not_measured, *mine))
     (output / INDEX).write_bytes(dump({**index.to_json(), "kind": "index", "outcomes": {}}))

@@ -39,7 +39,7 @@ def publish_index(folder: Path, wanted: Wanted, *, allow_no_change: bool) -> Non
         run_directory=str(folder),
         comment=wanted.comment,
         check_run=wanted.check_run,
-        neutral=_neutral(rows, wanted, allow_no_change=allow_no_change),
+        neutral=_neutral(rows, said, wanted, allow_no_change=allow_no_change),
         tested=index.head,
         create=len(rows) != 1 or not rows[0].measured,
         outputs={
@@ -54,11 +54,11 @@ def publish_index(folder: Path, wanted: Wanted, *, allow_no_change: bool) -> Non
         raise last
 
 
-def _neutral(rows: list[Row], wanted: Wanted, *, allow_no_change: bool) -> frozenset[Outcome]:
-    """Return the outcomes of the overview that may merge: none where something changed and was not measured."""
+def _neutral(rows: list[Row], said: list[Said], wanted: Wanted, *, allow_no_change: bool) -> frozenset[Outcome]:
+    """Return the outcomes of the overview that may merge: none where something changed and was not measured to the end."""
     if allow_no_change and not rows:
         return frozenset({Outcome.REVIEW})
-    return wanted.neutral if all(row.measured for row in rows) else frozenset()
+    return wanted.neutral if all(row.measured for row in rows) and all(each.complete for each in said) else frozenset()
 
 
 def _publish_pairs(folder: Path, index: Index, wanted: Wanted) -> tuple[list[Row], list[Said]]:

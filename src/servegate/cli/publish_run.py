@@ -47,6 +47,8 @@ class Said:
     outputs: dict[str, str]
     refused: PublishError | None
     """Why GitHub has not got it."""
+    complete: bool = True
+    """Whether the run was carried out to its end; one that was not is a REVIEW of its own kind, which is never let through."""
 
 
 def publish_run(run: Path, wanted: Wanted, *, several: bool = False) -> Said:
@@ -91,6 +93,7 @@ def _publish_judged(directory: RunDirectory, run: Path, wanted: Wanted, *, sever
             raise RunDirectoryError(f"{path} is missing", advice=f"Run `servegate report {run}` first.")
         files[name] = path.read_bytes()
     plan, verdict = directory.read_plan(), directory.read_verdict()
+    complete = directory.read_run().status == "complete"
     said = {
         "report-path": f"{run}/report/report.html",
         "findings": outputs.codes(verdict),
@@ -105,9 +108,9 @@ def _publish_judged(directory: RunDirectory, run: Path, wanted: Wanted, *, sever
         run_directory=str(run),
         comment=wanted.comment and switched_on(plan, "publish.comment", True),
         check_run=wanted.check_run and switched_on(plan, "publish.check_run", False),
-        neutral=wanted.neutral,
+        neutral=wanted.neutral if complete else frozenset(),
         tested=plan.origin.head if plan.origin else None,
         annotations=annotations_of(plan, verdict),
         outputs=None if several else said,
     )
-    return Said(verdict, True, said, tell(files, verdict, settings))
+    return Said(verdict, True, said, tell(files, verdict, settings), complete)

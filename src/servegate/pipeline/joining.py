@@ -51,6 +51,8 @@ def join(baseline: Path, other: Path | None, target: Path) -> RunDirectory:
         status = theirs.status if status == "complete" else status
         stages += [each for each in _stages(theirs.data) if each.get("arm") in others]
         merged = [{"arm": name, "argv": theirs.data.get("argv"), "pid": theirs.data.get("pid")} for name in others]
+    if status == "complete" and not set(others) <= {each["arm"] for each in stages}:
+        status = "failed"  # nothing was done for an arm: its container never started, or what it wrote can not be believed
     known = {"running", "complete", "cancelled", "failed"}
     data = {**record.data, "stages": stages, "merged_from": merged}
     joined.write_run(status if status in known else "failed", data, gate=plan.gate, plan=plan.fingerprint())
