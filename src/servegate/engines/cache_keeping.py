@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +32,16 @@ USED = ".used"
 REMOVING = ".removing-"
 KINDS = ("compiled", "engines", "models", "hub")
 """Compiled graphs, engine environments (`engine-*`), model copies, files of the hub."""
+
+
+OURS = {
+    "compiled": re.compile(r"[0-9a-f]{16}"),
+    "engines": re.compile(r"engine-[0-9a-f]{12}"),
+    "models": re.compile(r"[a-z0-9.-]+-[0-9a-f]{12}"),
+    "hub": re.compile(r"hub-[a-z0-9.-]+"),
+}
+"""Names that servegate gives, by kind. `SERVEGATE_CACHE_DIR` may be a folder that others use too: what has no such name
+is theirs, also a model that a gate served from there, and is neither listed nor removed."""
 
 
 @dataclass(frozen=True)
@@ -143,15 +154,15 @@ def keep_in_bounds(environment: Mapping[str, str], say: Callable[[str], None], n
 
 def _places(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     root = cache_directory(environment)
-    for kind, folder, glob in (
-        ("compiled", home(environment), "*"),
-        ("engines", root, "engine-*"),
-        ("models", root / "models", "*"),
-        ("hub", root / "hub", "*"),
+    for kind, folder in (
+        ("compiled", home(environment)),
+        ("engines", root),
+        ("models", root / "models"),
+        ("hub", root / "hub"),
     ):
-        for path in folder.glob(glob):
-            ours = path.is_dir() or (kind == "hub" and path.is_file())
-            if ours and not path.is_symlink() and not path.name.endswith(USED) and not path.name.startswith("."):
+        for path in folder.glob("*"):
+            known = path.is_dir() or (kind == "hub" and path.is_file())
+            if known and not path.is_symlink() and OURS[kind].fullmatch(path.name):
                 yield kind, path
 
 

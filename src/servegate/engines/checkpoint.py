@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from servegate.engines.model_files import local_config
+from servegate.engines.paths import path_of
 from servegate.errors import UsageError
 
 RECIPE = "recipe.yaml"
@@ -30,7 +31,7 @@ def checkpoint_facts(model: str) -> dict[str, Any]:
     if own is None:
         reason = "the checkpoint's config.json names no quantization"
         return {"checkpoint_quantization_reason": reason, "checkpoint_recipe_reason": reason}
-    return {"checkpoint_quantization": own, **_recipe(Path(model).expanduser() / RECIPE)}
+    return {"checkpoint_quantization": own, **_recipe(path_of(model) / RECIPE)}
 
 
 def _recipe(path: Path) -> dict[str, str]:

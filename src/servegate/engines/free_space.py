@@ -15,6 +15,7 @@ from pathlib import Path
 
 from servegate.domain.arms import Arm
 from servegate.engines.compile_cache import VARIABLE, home
+from servegate.engines.paths import path_of
 from servegate.engines.preflight import LEAST_SHARED_BYTES, SHARED_MEMORY, hub_cache
 from servegate.errors import UsageError
 
@@ -47,7 +48,7 @@ def needs(run_root: Path, arms: Sequence[Arm], environments: Sequence[Mapping[st
     for arm, environment in zip(arms, environments, strict=True):
         model = str(arm.config.options.get("model", ""))
         cache = hub_cache(environment)
-        local = "://" in model or Path(model).expanduser().exists()
+        local = "://" in model or path_of(model).exists()
         if not local and not (cache / f"models--{model.replace('/', '--')}" / "snapshots").is_dir():
             found.add(Need("the hub cache, to download the model", cache, DOWNLOAD_BYTES))
         found.add(Need("compiled graphs", Path(environment.get(VARIABLE) or home(environment)), COMPILED_BYTES))

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from servegate.domain.records import Json
+from servegate.engines.paths import path_of
 from servegate.errors import UsageError
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -27,7 +28,7 @@ def local_config(source: str) -> Json | None:
     Raises:
         UsageError: a path that does not exist, weights that are Git-LFS pointers or cut short, or an unreadable config.
     """
-    path = Path(source).expanduser()
+    path = path_of(source)
     if not path.exists():
         if "://" in source or (HUB_ID.fullmatch(source) and not source.startswith((".", "/", "~"))):
             return None

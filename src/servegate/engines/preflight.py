@@ -12,6 +12,7 @@ from pathlib import Path
 
 from servegate.domain.arms import Arm
 from servegate.domain.records import Json
+from servegate.engines.paths import path_of
 from servegate.errors import UsageError
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the mount itself, not a file in it
@@ -82,7 +83,7 @@ def offline(arm: Arm, environment: Mapping[str, str], writable: Callable[[Path],
     The hub's client would take a lock in the cache and fail, although everything it needs is there.
     """
     model = str(arm.config.options.get("model", ""))
-    if "HF_HUB_OFFLINE" in environment or "://" in model or Path(model).expanduser().exists():
+    if "HF_HUB_OFFLINE" in environment or "://" in model or path_of(model).exists():
         return {}
     cache = hub_cache(environment)
     here = (cache / f"models--{model.replace('/', '--')}" / "snapshots").is_dir()
@@ -115,7 +116,7 @@ def check_hub_cache(arm: Arm, environment: Mapping[str, str], writable: Callable
         UsageError: the model is not in the cache, and this user may not write there.
     """
     model = str(arm.config.options.get("model", ""))
-    if "://" in model or Path(model).expanduser().exists():
+    if "://" in model or path_of(model).exists():
         return
     cache = hub_cache(environment)
     if (cache / f"models--{model.replace('/', '--')}" / "snapshots").is_dir():

@@ -23,6 +23,7 @@ from servegate.domain.arms import Arm
 from servegate.domain.manifest import ServedFiles
 from servegate.domain.plan import sha256_of, sha256_of_text
 from servegate.domain.records import Json
+from servegate.engines.paths import path_of
 from servegate.engines.preflight import hub_cache
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -52,7 +53,7 @@ def served_files(arm: Arm, environment: Mapping[str, str]) -> ServedFiles:
         return ServedFiles(source=source, commit=commit, reasons={**reasons, "files": missing})
     read = _Reader(reasons)
     steering = options.get("generation-config")
-    folder = root if steering in (None, "auto", "vllm") else Path(str(steering)).expanduser()
+    folder = root if steering in (None, "auto", "vllm") else path_of(str(steering))
     own = read.json(folder / "generation_config.json")
     merged = {**({} if steering == "vllm" else own), **read.mapping(options.get("override-generation-config"))}
     vocabulary, rest, ids = read.tokenizer(home)
@@ -73,7 +74,7 @@ def served_files(arm: Arm, environment: Mapping[str, str]) -> ServedFiles:
 
 def _located(source: str, revision: Json, environment: Mapping[str, str]) -> tuple[Path | None, str | None, str | None]:
     """Return (directory, commit, why there is no commit). `revision` None is the hub's `main`."""
-    path = Path(source).expanduser()
+    path = path_of(source)
     if path.is_dir():
         return path, None, "a directory on this machine has no commit"
     wanted = str(revision or "main")
@@ -165,7 +166,7 @@ class _Reader:
     def chat_template(self, root: Path, option: Json) -> str | None:
         """Return the hash of the template that users' chats are rendered with: the option, else the file, else the config."""
         if isinstance(option, str) and option:
-            path = Path(option).expanduser()
+            path = path_of(option)
             named = self.text(path) if "\n" not in option and len(option) < 4_096 and path.is_file() else None
             return sha256_of_text(option if named is None else named)
         own = self.text(root / "chat_template.jinja")

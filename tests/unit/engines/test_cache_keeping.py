@@ -17,6 +17,7 @@ from servegate.engines.cache_keeping import GIB, Entry, entries, in_use, keep_in
 
 NOW_S = time.time()
 DAY_S = 86_400
+AA, BB = "aa" * 8, "bb" * 8
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def made(place: Path, days: float, size: int = 1000) -> Path:
 
 
 def test_idle_graphs_go_and_everything_else_stays(tmp_path: Path, cache: dict[str, str]) -> None:
-    old, new = made(tmp_path / "compiled" / "aa", 31), made(tmp_path / "compiled" / "bb", 29)
-    kept = [made(tmp_path / name, 400) for name in ("engine-1", "models/m", "somebody-else")]
+    old, new = made(tmp_path / "compiled" / AA, 31), made(tmp_path / "compiled" / BB, 29)
+    kept = [made(tmp_path / name, 400) for name in ("engine-" + "1" * 12, "models/m", "somebody-else")]
     said: list[str] = []
     keep_in_bounds(cache, said.append, NOW_S)
     assert not old.exists()
@@ -44,6 +45,22 @@ def test_idle_graphs_go_and_everything_else_stays(tmp_path: Path, cache: dict[st
     assert "removed 1 compile caches" in said[0]
     keep_in_bounds(cache, said.append, NOW_S)
     assert len(said) == 1
+
+
+def test_what_somebody_else_keeps_in_the_same_folder_is_neither_listed_nor_removed(
+    tmp_path: Path, cache: dict[str, str]
+) -> None:
+    theirs = [
+        made(tmp_path / name, 400) for name in ("compiled/mine", "engine-parts", "models/llama", "hub/models--org--m", "x")
+    ]
+    (tmp_path / "hub" / "notes.txt").write_text("mine")
+    assert entries(cache) == []
+    keep_in_bounds(cache, lambda _line: None, NOW_S)
+    assert CliRunner().invoke(command, ["--days", "1"]).exit_code == 0
+    assert all((each / "graph.bin").exists() for each in theirs)
+    assert (tmp_path / "hub" / "notes.txt").exists()
+    with in_use([tmp_path / "models" / "llama"], cache):  # a gate served it from there
+        assert entries(cache) == []
 
 
 def test_the_longest_unused_go_until_the_rest_fits() -> None:
@@ -59,7 +76,7 @@ def test_a_clock_that_was_set_back_makes_nothing_old() -> None:
 
 
 def test_what_another_process_uses_stays(tmp_path: Path, cache: dict[str, str]) -> None:
-    place = made(tmp_path / "compiled" / "aa", 100)
+    place = made(tmp_path / "compiled" / AA, 100)
     script = (
         "import os, sys\nfrom servegate.engines.cache_keeping import in_use\n"
         "with in_use([sys.argv[1]], os.environ):\n    print('held', flush=True)\n    sys.stdin.read()\n"
@@ -81,7 +98,7 @@ def test_what_another_process_uses_stays(tmp_path: Path, cache: dict[str, str]) 
 
 
 def test_using_an_entry_makes_it_young_also_through_a_link(tmp_path: Path, cache: dict[str, str]) -> None:
-    place = made(tmp_path / "models" / "m-123", 100)
+    place = made(tmp_path / "models" / "m-123456789abc", 100)
     link = tmp_path / "link"
     link.symlink_to(place)
     with in_use([link / "config.json", "org/model-of-the-hub", tmp_path / "elsewhere"], cache):
@@ -92,13 +109,13 @@ def test_using_an_entry_makes_it_young_also_through_a_link(tmp_path: Path, cache
 
 
 def test_a_lock_on_what_was_removed_meanwhile_is_taken_anew(tmp_path: Path, cache: dict[str, str], monkeypatch) -> None:
-    place = made(tmp_path / "compiled" / "aa", 100)
+    place = made(tmp_path / "compiled" / AA, 100)
     real, calls = cache_keeping.fcntl.flock, []
 
     def late(descriptor: int, operation: int) -> None:
         if not calls:  # the other one removes the entry and its mark between our open and our lock
             calls.append(1)
-            (tmp_path / "compiled" / "aa.used").unlink()
+            (tmp_path / "compiled" / f"{AA}.used").unlink()
         real(descriptor, operation)
 
     monkeypatch.setattr(cache_keeping.fcntl, "flock", late)
@@ -107,18 +124,18 @@ def test_a_lock_on_what_was_removed_meanwhile_is_taken_anew(tmp_path: Path, cach
 
 
 def test_a_cut_off_removal_is_finished_and_links_are_left_alone(tmp_path: Path, cache: dict[str, str]) -> None:
-    made(tmp_path / "compiled" / ".removing-aa-7", 0)
+    made(tmp_path / "compiled" / f".removing-{AA}-7", 0)
     outside = made(tmp_path / "outside", 100)
-    (tmp_path / "compiled" / "bb").symlink_to(outside)
+    (tmp_path / "compiled" / BB).symlink_to(outside)
     keep_in_bounds(cache, lambda _line: None, NOW_S)
-    assert sorted(each.name for each in (tmp_path / "compiled").iterdir()) == ["bb"]
+    assert sorted(each.name for each in (tmp_path / "compiled").iterdir()) == [BB]
     assert (outside / "graph.bin").exists()
 
 
 def test_clean_lists_before_it_removes(tmp_path: Path, cache: dict[str, str]) -> None:
-    place = made(tmp_path / "engine-12", 100)
+    place = made(tmp_path / f"engine-{AA[:12]}", 100)
     made(tmp_path / "hub", 0)
-    (tmp_path / "hub" / "wikitext-2").write_text("text")
+    (tmp_path / "hub" / "hub-wikitext-2").write_text("text")
     listed = CliRunner().invoke(command, ["--list"])
     assert "would be removed" in listed.output
     assert "hub" in listed.output
@@ -132,6 +149,6 @@ def test_clean_lists_before_it_removes(tmp_path: Path, cache: dict[str, str]) ->
 def test_a_cache_that_cannot_be_written_to_harms_nobody(tmp_path: Path) -> None:
     blocked = {"SERVEGATE_CACHE_DIR": str(tmp_path / "file")}
     (tmp_path / "file").write_text("")
-    with in_use([tmp_path / "file" / "compiled" / "aa"], blocked):
+    with in_use([tmp_path / "file" / "compiled" / AA], blocked):
         keep_in_bounds(blocked, lambda _line: None, NOW_S)
     assert entries(blocked) == []
