@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from servegate.domain.workload import Endpoint
 from servegate.errors import EngineError
 from servegate.http import Call, ConnectionFailedError, DeadlineError, HttpClient, HttpError, Reply
 from servegate.ports import Advance
@@ -19,6 +20,11 @@ TIMEOUTS_BEFORE_GIVING_UP = 3
 """So many calls in a row (and at least as many as are in flight) that ran into their deadline: the engine hangs."""
 
 R = TypeVar("R")
+
+
+def client_of(endpoint: Endpoint, total_s: float, **limits: int) -> HttpClient:
+    """Return a client of an engine that sends its key; without it `/v1` answers 401. `total_s` bounds each call."""
+    return HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=total_s, **limits)
 
 
 def ask_all(

@@ -20,7 +20,7 @@ from servegate.domain.workload import ChatPrompt, Completion, CompletionRequest,
 from servegate.errors import MeasurementError
 from servegate.http import Call, DeadlineError, HttpClient, HttpError, Reply
 from servegate.ports import Advance
-from servegate.probes.asking import ask_all, ensure_unique
+from servegate.probes.asking import ask_all, client_of, ensure_unique
 from servegate.probes.chat_replies import chat_completion, chat_payload
 from servegate.probes.completion_replies import completion, payload
 from servegate.probes.reply_parts import document_of, failed
@@ -81,7 +81,7 @@ class HttpCompletions:
         )
 
     def _client(self) -> HttpClient:
-        return HttpClient(self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=self._request_timeout_s)
+        return client_of(self._endpoint, self._request_timeout_s)
 
 
 def _call(model: str, request: CompletionRequest) -> Call:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from servegate.domain.records import Json
 from servegate.domain.workload import Endpoint, EvaluationSpec
 from servegate.errors import MeasurementError, UsageError
-from servegate.http import Call, HttpClient, HttpError
+from servegate.http import Call, HttpError
+from servegate.probes.asking import client_of
 from servegate.probes.reply_parts import UnusableReplyError, document_of, ids_of
 
 COUNT_CONCURRENCY = 16
@@ -56,7 +57,7 @@ def first_token_ids(endpoint: Endpoint, timeout_s: float, text: str, *, special:
     """Return the ids of a text's first tokens, the beginning-of-text token included where there is one; None: not told."""
     body: Json = {"model": endpoint.model, "prompt": text[:FIRST_CHARACTERS], "add_special_tokens": special}
     try:
-        with HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=timeout_s) as client:
+        with client_of(endpoint, timeout_s) as client:
             document, _ = document_of(client.post("/tokenize", body))
         return ids_of(document.get("tokens") if isinstance(document, dict) else None, "tokens")[:FIRST_TOKENS]
     except (HttpError, UnusableReplyError):
@@ -69,7 +70,7 @@ def token_counts(endpoint: Endpoint, timeout_s: float, task: str, texts: list[st
     counts: dict[int, int] = {}
     if not calls:
         return []
-    with HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=timeout_s) as client:
+    with client_of(endpoint, timeout_s) as client:
         for outcome in client.results(calls, COUNT_CONCURRENCY):
             if outcome is None:
                 continue

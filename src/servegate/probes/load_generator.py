@@ -20,7 +20,8 @@ from servegate.domain.load import Load, LoadResult, LoadSpec
 from servegate.domain.records import Json
 from servegate.domain.workload import Endpoint
 from servegate.errors import MeasurementError
-from servegate.http import Call, HttpClient, HttpError
+from servegate.http import Call, HttpError
+from servegate.probes.asking import client_of
 from servegate.probes.bench_result import PINNED_SAMPLING, Span, bench_argv, read_bench
 from servegate.probes.metrics import (
     FINISHED,
@@ -120,9 +121,7 @@ class VllmBench:
         slowest_s: float | None = None
         if not calls:
             return None
-        with HttpClient(
-            self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=min(self._timeout_s, self._request_timeout_s)
-        ) as client:
+        with client_of(self._endpoint, min(self._timeout_s, self._request_timeout_s)) as client:
             for outcome in client.results(calls, spec.concurrency):
                 if outcome is None:
                     continue

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 
 from servegate.domain.workload import Endpoint
-from servegate.http import HttpClient, HttpError
+from servegate.http import HttpError
+from servegate.probes.asking import client_of
 
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 """Tokens looked up in the prefix cache, and tokens found there; names checked on vLLM 0.25.1 and 0.32.0."""
@@ -61,7 +62,7 @@ def counters(page: str, model: str) -> Counters:
 def read_counters(endpoint: Endpoint, timeout_s: float = 10.0) -> Counters | None:
     """Ask the engine; None when it does not say."""
     try:
-        with HttpClient(endpoint.base_url, api_key=endpoint.api_key, total_s=timeout_s) as client:
+        with client_of(endpoint, timeout_s) as client:
             reply = client.get("/metrics")
             return counters(reply.text(), endpoint.model) if reply.status == 200 else None
     except HttpError:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from servegate.domain.evidence import ItemStatus
 from servegate.domain.workload import Endpoint, PromptScore, ScoreRequest
 from servegate.errors import MeasurementError
-from servegate.http import Call, DeadlineError, HttpClient, HttpError, Reply
+from servegate.http import Call, DeadlineError, HttpError, Reply
 from servegate.ports import Advance
-from servegate.probes.asking import ask_all, ensure_unique
+from servegate.probes.asking import ask_all, client_of, ensure_unique
 from servegate.probes.prompt_logprobs_replies import score_of, score_payload
 from servegate.probes.reply_parts import document_of
 
@@ -37,7 +37,7 @@ class HttpPromptLogprobs:
         body = {"model": self._endpoint.model, "add_special_tokens": special}
         calls = [Call("/tokenize", {**body, "prompt": text}) for text in texts]
         found: dict[int, tuple[int, ...]] = {}
-        with HttpClient(self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=self._request_timeout_s) as client:
+        with client_of(self._endpoint, self._request_timeout_s) as client:
             for outcome in client.results(calls, TOKENIZE_CONCURRENCY):
                 if outcome is None:
                     self._ensure_alive()
@@ -65,9 +65,7 @@ class HttpPromptLogprobs:
         longest = max((len(request.token_ids) for request in requests), default=0)
         most = longest * (top_k + 1) * LARGEST_ENTRY_BYTES + SPARE_BYTES
         return ask_all(
-            HttpClient(
-                self._endpoint.base_url, api_key=self._endpoint.api_key, total_s=self._request_timeout_s, max_bytes=most
-            ),
+            client_of(self._endpoint, self._request_timeout_s, max_bytes=most),
             [Call("/v1/completions", score_payload(self._endpoint.model, request, top_k)) for request in requests],
             concurrency,
             read=lambda index, reply: _record(requests[index], reply, top_k),

@@ -6,7 +6,7 @@ stays for its life, so the windows of one start agree with each other, blocks th
 nothing about the next start. Seen on an H200 (135M model, eager, 32 in flight, 1 % of the ceiling): two starts of one config
 served 1,689 and 2,285 tokens/s, 1.355 times as fast with an interval of 1.259 to 1.458 from four blocks each; on another day
 1.158 (1.060 to 1.266). As standard deviations of one start's log speed these are 0.215 and 0.104, together 0.17. An 8B shape,
-which makes 23 to 43 % of its ceiling there, differed by under 2 % between three starts on three machines.
+which makes 23 to 43 % of its ceiling there, differed by at most 3 % between three starts on three machines.
 """
 
 from __future__ import annotations
