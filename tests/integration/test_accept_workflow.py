@@ -23,12 +23,12 @@ import yaml
 
 from servegate.artifacts import RunDirectory, dump
 from servegate.checks.prompts.settings import PromptsSettings
-from servegate.domain.evidence import Measurement
 from servegate.domain.plan import Origin
 from servegate.publish.commands import accepted_by
 from tests.fakes.github import PULL_REQUEST, REPOSITORY, Replica
+from tests.integration.measured_prompts import write_measured
 from tests.unit.checks.prompts_evidence import evidence
-from tests.unit.samples import engine_facts, manifest, plan
+from tests.unit.samples import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = yaml.safe_load((ROOT / "examples/workflows/accept.yml").read_text())
@@ -137,16 +137,7 @@ def measured(folder: Path, head: str) -> bytes:
     settings = {"publish.check_run": {"value": True, "source": "default"}}
     made = plan(checks=checks, policy="quick", origin=origin, settings=settings)
     run = RunDirectory.create(folder / "demo")
-    run.write_plan(made)
-    stages = [{"stage": "measure", "arm": "baseline", "started_at": "2020-01-01T10:00:00+00:00", "seconds": 1.0}]
-    run.write_run("complete", {"stages": stages}, gate=made.gate, plan=made.fingerprint())
-    assert found.inputs is not None
-    run.write_inputs(made, "prompts", found.inputs)
-    for arm, side in (("baseline", found.baseline), ("candidate", found.candidate)):
-        run.write_engine(made, arm, engine_facts(arm))
-        run.write_manifest(made, arm, manifest())
-        assert isinstance(side.measurement, Measurement)
-        run.write_measurement(made, arm, "prompts", side.measurement, 1.0)
+    write_measured(run, made, found, "2020-01-01T10:00:00+00:00")
     watched = {"files": "*.yaml", "arguments": None, "environment": None, "document": None}
     index = {
         "kind": "index", "schema_version": 1, "base": "a" * 40, "merge_base": "a" * 40, "head": head, "judged_by": "base",

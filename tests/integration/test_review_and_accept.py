@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from servegate.artifacts import RunDirectory
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.cli import group
-from servegate.domain.evidence import Measurement
 from servegate.errors import ServegateError
+from tests.integration.measured_prompts import write_measured
 from tests.unit.checks.prompts_evidence import evidence
-from tests.unit.samples import engine_facts, manifest, plan
+from tests.unit.samples import plan
 
 HOSTILE = "<script>alert(1)</script> It costs {} euros \u2028 \ud83d a day."
 
@@ -27,16 +27,7 @@ def write(root: Path, policy: str = "release") -> Path:
     )
     made = plan(checks={"prompts": settings.to_json()}, policy="quick")
     run = RunDirectory.create(root)
-    run.write_plan(made)
-    stages = [{"stage": "measure", "arm": "baseline", "started_at": "2026-11-20T10:00:00+00:00", "seconds": 1.0}]
-    run.write_run("complete", {"stages": stages}, gate=made.gate, plan=made.fingerprint())
-    assert found.inputs is not None
-    run.write_inputs(made, "prompts", found.inputs)
-    for arm, side in (("baseline", found.baseline), ("candidate", found.candidate)):
-        run.write_engine(made, arm, engine_facts(arm))
-        run.write_manifest(made, arm, manifest())
-        assert isinstance(side.measurement, Measurement)
-        run.write_measurement(made, arm, "prompts", side.measurement, 1.0)
+    write_measured(run, made, found, "2026-11-20T10:00:00+00:00")
     return root
 
 
