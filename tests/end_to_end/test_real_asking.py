@@ -89,9 +89,11 @@ def test_streamed_or_not_the_evidence_is_the_same(probe: HttpCompletions) -> Non
         assert len(one.top_ids) == len(one.token_ids) > 1
         for name in Completion.model_fields:
             assert name in TIMES or getattr(one, name) == getattr(other, name), name
-        assert one.ttft_ms is not None
         assert one.e2e_latency_s is not None
-        assert 0 < one.ttft_ms < one.arrivals_ms[-1] <= 1000 * one.e2e_latency_s
+        if one.ttft_ms is None:  # a busy machine's engine sends two tokens in one piece: then their times are not known
+            assert "pieces, so times of single tokens are not known" in str(one.ttft_ms_reason)
+        else:
+            assert 0 < one.ttft_ms < one.arrivals_ms[-1] <= 1000 * one.e2e_latency_s
         assert other.ttft_ms is None
 
 
