@@ -14,11 +14,29 @@ from servegate.checks.throughput.settings import Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.judgement import Comparison, Severity
 from tests.unit.checks.throughput_samples import arm, evidence
+from tests.unit.samples import engine_facts
 
 FIRST, SECOND = [1604.7, 1632.6, 1845.0, 1674.9], [2264.0, 2234.7, 2323.1, 2319.9]
 """Output tokens per second of two starts of one config, four blocks in turn: 135M model, eager, 32 in flight, one H200."""
 CEILING = 221_420.0
 """Of that model on that card at 32 in flight."""
+COMPILED = [
+    ([9290.7, 9656.1, 8112.1], [7299.8, 7050.2, 7581.1]),
+    ([9380.1, 8647.9, 9848.4], [11233.7, 9460.3, 10090.1]),
+    ([11847.3, 10985.8, 11122.6], [6807.0, 6525.3, 7414.1]),
+]
+"""Three A/A runs of the same model, compiled, each arm on a start of its own; the same load."""
+LARGER = [
+    ([4301.6, 4345.9, 4253.2], [4245.8, 4195.9, 4279.4]),
+    ([4250.6, 4263.2, 4275.0], [4352.0, 4410.1, 4376.9]),
+    ([4334.6, 4352.6, 4333.1], [4236.4, 4287.2, 4253.4]),
+]
+"""The same of an 8B shape in FP8, whose card allows 14,073 tokens per second."""
+ON_CPU = [
+    ([75.6, 76.2, 74.7, 77.2, 76.7], [77.5, 79.5, 79.4, 79.6, 79.8]),
+    ([75.0, 72.4, 74.1, 73.9, 72.2], [75.0, 74.8, 77.6, 77.9, 76.0]),
+]
+"""Two A/A runs of the 135M model on two CPU cores, 4 in flight, on an idle machine: 1.040 and 1.037 times as fast."""
 
 
 def speed(
@@ -34,6 +52,44 @@ def speed(
     point = SpeedContrast.model_validate(comparison.candidate).at(32)
     assert point is not None
     return comparison, point
+
+
+@pytest.mark.parametrize(
+    ("runs", "ceiling"), [(COMPILED, CEILING), (LARGER, 14_073.0)], ids=["host sets the pace", "card sets the pace"]
+)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_no_recorded_run_of_a_config_against_itself_claims_a_change(
+    monkeypatch: pytest.MonkeyPatch, runs: list[tuple[list[float], list[float]]], ceiling: float, number: int
+) -> None:
+    first, second = runs[number]
+    _, point = speed(monkeypatch, arm({32: first}), arm({32: second}), (ceiling, ceiling), ThroughputSettings(windows=3))
+    assert point.claim == "n.s."
+
+
+def test_with_one_percent_between_starts_two_of_three_would_have_claimed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the wider interval is for: else this file's tests would hold without it."""
+    settings = ThroughputSettings(windows=3, limits=Limits(host_restart_sd=0.01))
+    claims = [
+        speed(monkeypatch, arm({32: first}), arm({32: second}), (CEILING, CEILING), settings)[1].claim
+        for first, second in COMPILED
+    ]
+    assert claims == ["slower", "n.s.", "slower"]
+
+
+@pytest.mark.parametrize(("first", "second"), ON_CPU)
+def test_an_engine_on_a_cpu_is_its_own_host(monkeypatch: pytest.MonkeyPatch, first: list[float], second: list[float]) -> None:
+    arms = arm({4: first}), arm({4: second})
+    settings = ThroughputSettings(judged_at=4, concurrency=(4,))
+    monkeypatch.setattr(comparing, "allowance", lambda *_: Allowance((None, None), "no card"))
+    claims = []
+    for device in ("cpu", "cuda"):
+        facts = engine_facts("baseline", device=device), engine_facts("candidate", device=device)
+        comparison = compare(evidence(*arms, facts), settings)
+        assert isinstance(comparison, Comparison)
+        point = SpeedContrast.model_validate(comparison.candidate).at(4)
+        assert point is not None
+        claims.append(point.claim)
+    assert claims == ["n.s.", "faster"]
 
 
 @pytest.mark.parametrize("swapped", [False, True])

@@ -64,7 +64,7 @@ def _point(
         key,
         pair.baseline,
         pair.candidate,
-        restart_sd(host=host is not None, settings=settings),
+        restart_sd(host=on_cpu or host is not None, settings=settings),
         faults(pair, settings, on_cpu=on_cpu),
         unseen(pair, on_cpu=on_cpu),
         (*remarks(pair, settings, on_cpu=on_cpu), *([host] if host else [])),

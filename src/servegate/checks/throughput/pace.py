@@ -5,8 +5,12 @@ launch of kernels, the streaming of tokens. Where its processes happen to land o
 stays for its life, so the windows of one start agree with each other, blocks that are measured in turn agree too, and both say
 nothing about the next start. Seen on an H200 (135M model, eager, 32 in flight, 1 % of the ceiling): two starts of one config
 served 1,689 and 2,285 tokens/s, 1.355 times as fast with an interval of 1.259 to 1.458 from four blocks each; on another day
-1.158 (1.060 to 1.266). As standard deviations of one start's log speed these are 0.215 and 0.104, together 0.17. An 8B shape,
-which makes 23 to 43 % of its ceiling there, differed by at most 3 % between three starts on three machines.
+1.158 (1.060 to 1.266). Six starts of the same model, compiled (4 to 5 % of the ceiling), served 6,915 to 11,319 tokens/s: a
+standard deviation of 0.187 of the log speed, at most 0.40 (95 %). Six starts of an 8B shape, which makes 23 to 43 % of its
+ceiling there, differed by 0.012 (at most 0.026). `docs/hardware.md` has the runs.
+
+An engine that computes on a CPU is its own host: of 15 runs of a config against itself on two idle cores, three would have claimed
+1.04 to 1.05 times the speed with 1 % between starts. Its interval holds the larger spread too, though its speed is not judged.
 """
 
 from __future__ import annotations
