@@ -9,8 +9,9 @@ served 1,689 and 2,285 tokens/s, 1.355 times as fast with an interval of 1.259 t
 standard deviation of 0.187 of the log speed, at most 0.40 (95 %). Six starts of an 8B shape, which makes 23 to 43 % of its
 ceiling there, differed by 0.012 (at most 0.026). `docs/hardware.md` has the runs.
 
-An engine that computes on a CPU is its own host: of 15 runs of a config against itself on two idle cores, three would have claimed
-1.04 to 1.05 times the speed with 1 % between starts. Its interval holds the larger spread too, though its speed is not judged.
+An engine that computes on a CPU is its own host: of 15 runs of a config against itself on two idle cores, three would have
+claimed 1.04 to 1.05 times the speed with 1 % between starts. Its interval holds the larger spread too, though its speed is
+not judged.
 """
 
 from __future__ import annotations
