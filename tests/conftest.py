@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.fakes.github import Replica
 
 # A busy machine is no failure: hangs are found by pytest-timeout, speed by benchmarks/.
 # CI tries the same examples every time, so that a red run can be repeated; elsewhere new ones are looked for.
@@ -50,3 +54,12 @@ def real_engine() -> Path:
     """Return the vllm executable of the end-to-end tests (`make test` sets SERVEGATE_TEST_ENGINE)."""
     path = os.environ.get("SERVEGATE_TEST_ENGINE")
     return Path(path) if path and Path(path).is_file() else Path(missing("SERVEGATE_TEST_ENGINE (a vllm executable)"))
+
+
+@pytest.fixture(scope="module")
+def shared_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
+    """A replica of GitHub for the tests of one file; each of them resets it first."""
+    from tests.fakes.github import Replica
+
+    with Replica(tmp_path_factory.mktemp("replica")) as running:
+        yield running

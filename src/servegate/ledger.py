@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from servegate.domain.judgement import Comparison
-from servegate.domain.records import Day, Json, One, Settings
+from servegate.domain.records import Day, Json, Settings, VersionOne
 from servegate.errors import UsageError
 
 ACCEPTABLE_CLASS = "changed_fact"
@@ -49,7 +49,7 @@ class Entry(Settings):
 class Ledger(Settings):
     """The file `servegate.accepted.yaml`."""
 
-    version: One = 1
+    version: VersionOne = 1
     accepted: tuple[Entry, ...] = ()
 
 

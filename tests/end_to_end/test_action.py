@@ -112,9 +112,8 @@ class Forward:
 
 
 @pytest.fixture(scope="module")
-def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    with Replica(tmp_path_factory.mktemp("replica")) as running:
-        yield running
+def replica(shared_replica: Replica) -> Replica:
+    return shared_replica
 
 
 @pytest.fixture

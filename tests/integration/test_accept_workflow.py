@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,12 +150,6 @@ def measured(folder: Path, head: str) -> bytes:
             if path.is_file():
                 packed.write(path, path.relative_to(folder))
     return stream.getvalue()
-
-
-@pytest.fixture(scope="module")
-def shared_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    with Replica(tmp_path_factory.mktemp("replica")) as replica:
-        yield replica
 
 
 @pytest.fixture

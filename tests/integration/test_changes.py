@@ -492,6 +492,8 @@ def test_ci_measures_every_pair_and_a_pair_that_is_left_is_no_pass(
     assert run["git"]["head"] == index["head"]
     verdict = json.loads((tmp_path / "runs" / gate / "verdict.json").read_text())["data"]
     assert verdict["policy"]["changed_in_head"] is False
+    assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs")]) == 2
+    assert "pass --force to replace it" in capsys.readouterr().err.replace("\n", " ")
     (clone.root / "serving/b.yaml").unlink()
     clone.commit()
     assert _code(["ci", "--base", "main", "--output", str(tmp_path / "runs"), "--force"]) == 3

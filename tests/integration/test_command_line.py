@@ -340,6 +340,25 @@ def test_help_and_plan_are_quiet_about_the_world(here: Path) -> None:
     assert not (here / "servegate-runs").exists()
 
 
+def test_plan_begins_with_whether_a_pass_is_in_reach_and_how_long_it_took_before(here: Path) -> None:
+    plan = servegate(here, "plan").stdout
+    assert "PASS is out of reach" not in plan
+    assert "requests to each arm: prompts 48" in plan
+    assert "last time" not in plan
+    gate = here / "servegate.yaml"
+    gate.write_text(gate.read_text().replace("policy: quick", "policy: standard"))
+    plan = servegate(here, "plan").stdout
+    assert plan.splitlines()[1].startswith("PASS is out of reach")
+    assert "accuracy was not checked, and policy standard" in plan
+    done = servegate(here, "run")
+    assert done.returncode == 3, done.stdout + done.stderr
+    plan = servegate(here, "plan").stdout
+    assert re.search(r"^last time: [0-9,]+ s \(starts [0-9,]+, prompts [0-9,]+", plan, re.MULTILINE), plan
+    assert "under another plan" not in plan
+    gate.write_text(gate.read_text().replace("policy: standard", "policy: quick"))
+    assert ", under another plan" in servegate(here, "plan").stdout
+
+
 def test_log_lines_in_ci_never_start_a_workflow_command(here: Path) -> None:
     (here / "prompts.jsonl").write_text('{"id": "::error::x", "category": "c", "prompt": "x"}\n' * 2)
     done = servegate(here, "run")

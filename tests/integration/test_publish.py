@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,12 +41,6 @@ class Hasty(Clock):
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-
-
-@pytest.fixture(scope="module")
-def shared_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    with Replica(tmp_path_factory.mktemp("replica")) as replica:
-        yield replica
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,6 @@ from tests.unit.publish.test_workflow_commands import runner_outputs
 from tests.unit.samples import engine_facts, manifest, plan
 
 SETTINGS = {"publish.check_run": {"value": True, "source": "default"}}
-
-
-@pytest.fixture(scope="module")
-def shared_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    with Replica(tmp_path_factory.mktemp("replica")) as replica:
-        yield replica
 
 
 @pytest.fixture

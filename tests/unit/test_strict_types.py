@@ -12,7 +12,7 @@ from servegate import ledger
 from servegate.checks import discovered
 from servegate.config import Overrides, load
 from servegate.config.release import read_release_policy
-from servegate.domain.records import One, Record, Settings, day_of
+from servegate.domain.records import Record, Settings, VersionOne, day_of
 from servegate.errors import UsageError
 from servegate.text import strict_yaml
 
@@ -104,7 +104,7 @@ def nested(path: tuple[str, ...], value: Any) -> Any:
 
 def test_a_record_of_version_true_is_no_record() -> None:
     class Kept(Record):
-        schema_version: One = 1
+        schema_version: VersionOne = 1
 
     assert Kept.model_validate({}).schema_version == 1
     with pytest.raises(ValidationError):

@@ -53,10 +53,33 @@ Arms = Mapping[str, ArmEvidence[Measurement]]
 
 def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measured_on: date | None) -> tuple[Finding, ...]:
     """Return the findings; `checks` are those that were on, by name, and `measured_on` dates the evidence."""
-    found = []
+    found = _plan_findings(plan, checks)
     if any(warning.code == REHEARSAL for side in arms.values() if side.engine is not None for warning in side.engine.warnings):
         message = "a rehearsal by servegate's fake engine: no model was served, and this says nothing about one"
         found.append(finding(ARMS, REHEARSAL, Severity.INFO, message))
+    for name, side in arms.items():
+        found += _engine_findings(name, side.engine, read=ENGAGEMENT in checks)
+        if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
+            message = f"nothing is recorded of what served the {name}: no PASS can be scoped"
+            found.append(finding(ARMS, f"{name}-unknown", Severity.REVIEW, message))
+    found += _version_findings(plan, arms)
+    found += _fallback_findings(arms)
+    baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
+    if baseline is not None and candidate is not None:
+        found += _environment_findings(baseline, candidate)
+        revisions = {"revision", "tokenizer-revision", "code-revision", "hf-config-path"}
+        found += model_findings(baseline, candidate, same_revision=revisions.isdisjoint(knob.name for knob in plan.knobs))
+    found += _unseen_knobs(plan, {item.code for item in found})
+    return (*found, *_calibration(plan, arms, measured_on))
+
+
+def foreseen(plan: Plan, checks: Mapping[str, AnyCheck]) -> tuple[Finding, ...]:
+    """Return what a verdict will say whatever is measured. A knob that no check exercises is told in one way or another."""
+    return (*_plan_findings(plan, checks), *_unseen_knobs(plan, set()))
+
+
+def _plan_findings(plan: Plan, checks: Mapping[str, AnyCheck]) -> list[Finding]:
+    found = []
     if not plan.knobs:
         found.append(finding(ARMS, "equal", Severity.REVIEW, "the two arms are equal: there is no change to judge"))
     if plan.origin is not None and plan.origin.changed:
@@ -80,21 +103,7 @@ def arm_findings(plan: Plan, arms: Arms, checks: Mapping[str, AnyCheck], measure
     for name, check in discovered().items():
         if name not in checks:
             found += check.absent(plan)
-    for name, side in arms.items():
-        found += _engine_findings(name, side.engine, read=ENGAGEMENT in checks)
-        if side.engine is None or (side.manifest is None and side.engine.status is not EngineStatus.FAILED):
-            message = f"nothing is recorded of what served the {name}: no PASS can be scoped"
-            found.append(finding(ARMS, f"{name}-unknown", Severity.REVIEW, message))
-    found += _version_findings(plan, arms)
-    found += _image_findings(plan)
-    found += _fallback_findings(arms)
-    baseline, candidate = arms[Role.BASELINE].manifest, arms[Role.CANDIDATE].manifest
-    if baseline is not None and candidate is not None:
-        found += _environment_findings(baseline, candidate)
-        revisions = {"revision", "tokenizer-revision", "code-revision", "hf-config-path"}
-        found += model_findings(baseline, candidate, same_revision=revisions.isdisjoint(knob.name for knob in plan.knobs))
-    found += _unseen_knobs(plan, {item.code for item in found})
-    return (*found, *_calibration(plan, arms, measured_on))
+    return [*found, *_image_findings(plan)]
 
 
 def _unseen_knobs(plan: Plan, codes: set[str]) -> list[Finding]:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from servegate.checks.laxness import Direction
 from servegate.checks.lengths import Longest
+from servegate.checks.reach import Amount, Best
 from servegate.domain.arms import Arm
 from servegate.domain.blocks import Section, Text
 from servegate.domain.deciding import Figures
@@ -146,6 +147,10 @@ class Check(Generic[S, M]):
     """Dotted setting -> which values of it tolerate more; every number under `limits` has its direction."""
     absent: Callable[[Plan], tuple[Finding, ...]] = field(default=lambda _plan: ())
     """What a verdict has to say where this check was off, although the change or the policy calls for it."""
+    best: Callable[[S, Inputs | None, Plan], Best] = field(default=lambda _settings, _inputs, _plan: Best())
+    """What its rules would say of faultless evidence, before anything is measured: what withholds PASS even then."""
+    amount: Callable[[S, Inputs | None, int], Amount] = field(default=lambda _settings, _inputs, _step: Amount())
+    """How much a step asks of an arm: (settings, the step's part of the inputs, the step)."""
     last: bool = False
     """Measure after the others: this check is the one that may cost the engine its life."""
     steps: Callable[[S, Inputs | None, int], int] = field(default=lambda _settings, _inputs, rounds: rounds)

@@ -153,7 +153,7 @@ def show(console: Console, record: Calibration) -> None:
         "restart spread   "
         + (
             f"{100 * record.restart.sd:.2f} %, at most {100 * record.restart.upper:.2f} % (95 %), of the speed between "
-            f"{record.restart.starts} starts (throughput.limits.restart_sd: {record.restart.sd:.4f})"
+            f"{record.restart.starts} starts (throughput.limits.{record.restart.setting}: {record.restart.sd:.4f})"
             if record.restart
             else f"not known: {record.restart_reason}"
         ),

@@ -53,6 +53,8 @@ def command(
     folder = pairs or output / ".pairs"
     if pairs is None and force and (folder / INDEX).is_file():
         shutil.rmtree(folder)
+    if (folder / INDEX).is_file():
+        options["in_the_way"] = "An earlier run lies there: pass --force to replace it, or give another --output."
     index = read_index(folder) if pairs else prepared(folder, **options)
     if arm == Role.CANDIDATE.value and (output / INDEX).is_file():
         index = read_index(output)  # with what could not be measured of the baselines

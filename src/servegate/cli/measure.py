@@ -65,7 +65,8 @@ def _measured(
     if arms is not None and (root / "plan.json").is_file():
         run = RunDirectory.open(root)
         if run.read_plan().fingerprint() != found.plan.fingerprint():
-            raise UsageError(f"{root} holds a run of another plan", advice="Give another --output, or measure both arms anew.")
+            advice = "Give another --output, or replace it: measure both arms anew, without --arm and with --force."
+            raise UsageError(f"{root} holds a run of another plan", advice=advice)
     else:
         if force:
             _clear(root)

@@ -62,9 +62,17 @@ def command(output: Path, as_json: bool, allow_no_change: bool, **options: Any) 
 
 
 def prepared(
-    output: Path, *, config: str, base: str | None, head: str | None, judge_by: Judge, trust_head: bool, repository: Path
+    output: Path,
+    *,
+    config: str,
+    base: str | None,
+    head: str | None,
+    judge_by: Judge,
+    trust_head: bool,
+    repository: Path,
+    in_the_way: str = "Give another --output, or remove it.",
 ) -> Index:
-    """Prepare the pairs of the given commits, or of the GitHub event's.
+    """Prepare the pairs of the given commits, or of the GitHub event's. `in_the_way`: what to do where files are already.
 
     Raises:
         ChangesError: neither says what to compare, the event's head is a fork's, or the folder is not empty.
@@ -83,7 +91,7 @@ def prepared(
         base, head = base or (told.base if told else None), head or (told.head if told else "HEAD")
     assert base is not None
     if output.exists() and any(output.iterdir()):
-        raise ChangesError(f"{output} already holds files", advice="Give another --output, or remove it.")
+        raise ChangesError(f"{output} already holds files", advice=in_the_way)
     try:
         return prepare(Repository(repository), config, base, head, output, "protected_head" if trust_head else judge_by)
     except ServegateError:

@@ -15,7 +15,9 @@ from rich.text import Text
 from servegate.artifacts import dump
 from servegate.checks import discovered
 from servegate.checks.contract import step_name
+from servegate.checks.reach import Amount
 from servegate.cli import capacity
+from servegate.cli.foretelling import asked, foretold
 from servegate.cli.options import plan_options, resolved
 from servegate.cli.terminal import Terminal, printable, reader_may_leave
 from servegate.config import Resolved
@@ -51,6 +53,8 @@ def show(console: Console, found: Resolved) -> None:
             ("gate ", "bold"), plan.gate, ("  policy ", "bold"), plan.policy, ("  into ", "bold"), str(found.run_root)
         )
     )
+    for line, weighty in foretold(found):
+        console.print(Text(printable(line), style="bold yellow" if weighty else ""), soft_wrap=True)
     for warning in found.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
     if plan.calibration is not None:
@@ -82,14 +86,21 @@ def show(console: Console, found: Resolved) -> None:
     _table(
         console,
         "Schedule",
-        ("#", "arm", "check", "step"),
-        [(str(number), step.arm, step.check, _step(found, step)) for number, step in enumerate(plan.schedule, start=1)],
+        ("#", "arm", "check", "step", "requests", "tokens read, at most", "written, at most"),
+        [
+            (str(number), step.arm, step.check, _step(found, step), *_counts(asked(found, step)))
+            for number, step in enumerate(plan.schedule, start=1)
+        ],
     )
 
 
 def _step(found: Resolved, step: Step) -> str:
     check, name = discovered()[step.check], step.check
     return step_name(check, found.settings[name], found.inputs.get(name), step.step, found.plan.rounds)
+
+
+def _counts(amount: Amount) -> tuple[str, ...]:
+    return tuple("-" if each is None else f"{each:,}" for each in (amount.requests, amount.read, amount.written))
 
 
 def _table(console: Console, title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

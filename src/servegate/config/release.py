@@ -16,7 +16,7 @@ from servegate.domain.judgement import Outcome, Verdict
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan
 from servegate.domain.policies import PolicyName
-from servegate.domain.records import Json, One, Settings
+from servegate.domain.records import Json, Settings, VersionOne
 from servegate.text import strict_yaml
 
 CLOCK_SKEW = timedelta(minutes=10)
@@ -26,7 +26,7 @@ CLOCK_SKEW = timedelta(minutes=10)
 class ReleasePolicy(Settings):
     """What is asked of a run directory. Every field narrows; nothing here can make a run better than it is."""
 
-    version: One
+    version: VersionOne
     cards: tuple[str, ...] = Field(min_length=1)
     """Names of the cards that serve, exactly as the driver gives them (`NVIDIA H200`); `cpu` for a run without a card."""
     max_age_days: float = Field(default=7, gt=0)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from servegate.domain.policies import PolicyName
-from servegate.domain.records import One, Settings
+from servegate.domain.records import Settings, VersionOne
 
 GATE_NAME = r"[a-z0-9-]{1,40}"
 BUNDLED = "bundled:"
@@ -140,7 +140,7 @@ class OutputSettings(Settings):
 class GateConfig(Settings):
     """One gate: two arms, the checks that are on, and how they are judged."""
 
-    version: One
+    version: VersionOne
     """Version of this file's format: 1."""
     gate: str = Field(pattern=f"^{GATE_NAME}$")
     """Name of the run directory and of the pull request's comment: 1 to 40 of a-z, 0-9 and dashes."""

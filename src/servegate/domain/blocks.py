@@ -64,6 +64,8 @@ class Table(Record):
     rows: tuple[tuple[Cell, ...], ...]
     shown_rows: int = 50
     note: str = ""
+    row_digits: tuple[int, ...] = ()
+    """Digits of each row's numbers, where rows are quantities of several kinds; they win over the column's."""
     tones: tuple[Tone, ...] = ()
     """The colour of each row, beside its words; none where the table is all of one kind."""
 

@@ -16,7 +16,7 @@ from servegate.domain.arms import Role
 from servegate.domain.evidence import EngineFacts
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan, sha256_of
-from servegate.domain.records import Day, Json, One, Record
+from servegate.domain.records import Day, Json, Record, VersionOne
 
 KIND, SCHEMA_VERSION = "calibration", 1
 STALE_DAYS = 30
@@ -148,6 +148,23 @@ class RestartSpread(Record):
     upper: float = Field(ge=0)
     starts: int = Field(ge=2)
     unit: str
+    setting: Literal["restart_sd", "host_restart_sd"] = "restart_sd"
+    """The limit of throughput that it belongs into: another one where the host set the pace of these runs."""
+
+    def against(self, assumed: float) -> str | None:
+        """Say what to change where the spread that a gate assumes lies outside of what its starts showed; None inside.
+
+        Between the estimate and its upper limit the assumption agrees with the record, and few starts show no more. It is
+        raised to the estimate, and lowered to the upper limit alone: a spread that is taken too small cries wolf.
+        """
+        if self.sd <= assumed <= self.upper:
+            return None
+        better = self.sd if assumed < self.sd else self.upper
+        return (
+            f"{self.starts} starts of this gate differ by {self.sd:.2%} (95 %: at most {self.upper:.2%}), and its intervals "
+            f"hold {assumed:.2%}: that record changes nothing by itself, `checks.throughput.limits.{self.setting}: {better:.4f}` "
+            "in the gate config does (then calibrate anew, since the record is of the limits as they are)"
+        )
 
 
 class Effect(Record):
@@ -167,7 +184,7 @@ class Calibration(Record):
     """The record: one row a run, and what they add up to."""
 
     kind: Literal["calibration"] = "calibration"
-    schema_version: One = 1
+    schema_version: VersionOne = 1
     servegate: str
     gate: str
     made_on: Day
@@ -203,6 +220,15 @@ class Calibration(Record):
     def age_days(self, today: date) -> int:
         """Return how many days lie between the youngest run and a day."""
         return (today - date.fromisoformat(self.made_on)).days
+
+
+def restarts(kept: Json, here: ValidFor, *, measured: bool) -> RestartSpread | None:
+    """Return the spread between starts that a plan's calibration holds for this setting; None where it does not."""
+    try:
+        record = Calibration.model_validate(kept)
+    except ValueError:
+        return None
+    return None if record.valid_for.differs(here, measured=measured) else record.restart
 
 
 def remark(kept: Json, here: ValidFor, today: date | None, *, measured: bool) -> tuple[str, bool]:

@@ -38,7 +38,7 @@ def _a_day(text: str) -> str:
     return day_of(text).isoformat()
 
 
-One = Annotated[Literal[1], BeforeValidator(_whole)]
+VersionOne = Annotated[Literal[1], BeforeValidator(_whole)]
 """The version of a file that a person or a program writes."""
 Day = Annotated[str, AfterValidator(_a_day)]
 """A day as text, such as 2026-11-30."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log
-from typing import Any
+from typing import Any, Literal
 
 from servegate import __version__
 from servegate.artifacts import RunDirectory
@@ -26,7 +26,7 @@ from servegate.domain.plan import Plan, sha256_of
 from servegate.domain.records import Json, Settings
 from servegate.errors import MeasurementError, UsageError
 from servegate.ledger import parse as parse_ledger
-from servegate.pipeline.effects import effects, spreads
+from servegate.pipeline.effects import HOST_BOUND, effects, spreads
 from servegate.pipeline.judging import evidence_of, judge, measured_on
 from servegate.stats.proportions import upper_limit
 from servegate.stats.spread import StartSpread, start_spread
@@ -114,7 +114,7 @@ def calibration(read: Sequence[tuple[Plan, ValidFor, AaRun]], earlier: Sequence[
         valid_for=setting,
         false_alarms=_rate(sound, void=len(rows) - len(sound)),
         conditional=_conditional(sound),
-        restart=_restart(restart, "log ratio"),
+        restart=_restart(restart, "log ratio", host=any(row.spreads.get(HOST_BOUND) for row in sound)),
         restart_reason=None if restart else "fewer than two starts have valid speeds: `throughput` was off, or INVALID",
         restart_accuracy=_restart(accuracy, "points"),
         restart_accuracy_reason=None if accuracy else "fewer than two starts have an accuracy (is the check `accuracy` on?)",
@@ -123,8 +123,11 @@ def calibration(read: Sequence[tuple[Plan, ValidFor, AaRun]], earlier: Sequence[
     )
 
 
-def _restart(spread: StartSpread | None, unit: str) -> RestartSpread | None:
-    return RestartSpread(sd=spread.sd, upper=spread.upper, starts=spread.starts, unit=unit) if spread else None
+def _restart(spread: StartSpread | None, unit: str, *, host: bool = False) -> RestartSpread | None:
+    if spread is None:
+        return None
+    setting: Literal["restart_sd", "host_restart_sd"] = "host_restart_sd" if host else "restart_sd"
+    return RestartSpread(sd=spread.sd, upper=spread.upper, starts=spread.starts, unit=unit, setting=setting)
 
 
 def _shown(value: Json) -> str:

@@ -24,6 +24,8 @@ from servegate.stats.spread import StartSpread
 
 SMALL_MODEL, NOT_JUDGED = "small_model", "throughput_not_judged"
 """Flags of a row: why a check neither passes nor fails there."""
+RESTART_SD, HOST_BOUND = "throughput_restart_sd", "throughput_host_bound"
+"""Of a row: the spread between starts that the judged load's own interval held, and whether the host's pace chose it."""
 
 
 def spreads(comparisons: Mapping[str, Comparison], settings: Mapping[str, Settings]) -> dict[str, Any]:
@@ -46,9 +48,17 @@ def spreads(comparisons: Mapping[str, Comparison], settings: Mapping[str, Settin
         contracts = prompts.candidate.get("contracts") or {}
         found |= {"contracts_kept": float(contracts.get("kept", 0)), "contracts": float(sum(contracts.values()))}
     throughput = comparisons.get("throughput")
-    if throughput is not None and throughput.candidate.get("not_judged"):
-        found[NOT_JUDGED] = 1.0
+    if throughput is not None:
+        found |= _restarts(SpeedContrast.model_validate(throughput.candidate))
     return {"speeds": _speeds(throughput), "accuracies": accuracies, "spreads": found}
+
+
+def _restarts(between: SpeedContrast) -> dict[str, float]:
+    judged = between.at(between.judged_at) if between.judged_at is not None else None
+    found = {NOT_JUDGED: 1.0} if between.not_judged else {}
+    if judged is not None and judged.restart_sd is not None:
+        found |= {RESTART_SD: judged.restart_sd, HOST_BOUND: float(bool(judged.host_bound))}
+    return found
 
 
 def _speeds(comparison: Comparison | None) -> tuple[tuple[float, ...], ...]:
@@ -112,16 +122,23 @@ def _throughput(rows: Sequence[AaRun], settings: ThroughputSettings, restart: St
     name, meaning = "throughput ratio that FAILs", "candidate over baseline at or below this FAILs"
     if any(_known(rows, NOT_JUDGED)):
         return _none("throughput", name, "ratio", meaning, "speed is not judged on this machine, so nothing about it FAILs")
-    ratios = [log_ratio(*row.speeds, settings.limits.restart_sd) for row in rows if len(row.speeds) == 2]
-    known = [(bounds, ratio) for ratio in ratios if (bounds := ratio.bounds(PASS_ALPHA)) is not None and ratio.se is not None]
-    if not known:
+    reaches, variances = [], []
+    for row in rows:
+        if len(row.speeds) != 2:
+            continue
+        held = row.spreads.get(RESTART_SD, settings.limits.restart_sd)  # a row of an older record does not say what it held
+        ratio = log_ratio(*row.speeds, held)
+        bounds = ratio.bounds(PASS_ALPHA)
+        if bounds is None or ratio.se is None:
+            continue
+        reaches.append(math.log(bounds[1]) - ratio.value)
+        # What the ratio really varies by: where restarts spread more than the interval holds, that counts.
+        variances.append(ratio.se**2 + (2 * max(restart.sd**2 - held**2, 0.0) if restart else 0.0))
+    if not reaches:
         return _none("throughput", name, "ratio", meaning, "no run has two valid windows in each arm")
-    reach = sum(math.log(bounds[1]) - ratio.value for bounds, ratio in known) / len(known)
-    # What the ratio really varies by: where restarts spread more than the limits assume, that counts.
-    excess = 2 * max(restart.sd**2 - settings.limits.restart_sd**2, 0.0) if restart else 0.0
-    spread = math.sqrt(sum((ratio.se or 0.0) ** 2 for _, ratio in known) / len(known) + excess)
+    reach, spread = sum(reaches) / len(reaches), math.sqrt(sum(variances) / len(variances))
     value = settings.limits.fail_ratio * math.exp(-reach - normal_quantile(POWER) * spread)
-    return Effect(check="throughput", name=name, value=value, unit="ratio", n=len(known), meaning=meaning)
+    return Effect(check="throughput", name=name, value=value, unit="ratio", n=len(reaches), meaning=meaning)
 
 
 def _logprobs(rows: Sequence[AaRun], settings: LogprobsSettings) -> list[Effect]:

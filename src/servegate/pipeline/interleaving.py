@@ -19,7 +19,7 @@ from servegate.ports import SleepingSession
 if TYPE_CHECKING:
     from servegate.pipeline.arm_run import ArmRun
 
-NOT_SOLO = "not read: the engine started while another one slept on the card, which is no solo start"
+NOT_SOLO = "the engine started while another one slept on the card, which is no solo start"
 
 
 def measure_interleaved(runs: Sequence[ArmRun], blocks: Sequence[Step]) -> None:

@@ -96,7 +96,8 @@ class Viewer:
         )
         shown = table.rows[: max(0, min(table.shown_rows, self.limits.rows))]
         rows = tuple(
-            tuple(self._cell(value, column, missing) for value, column in aligned(row, table.columns)) for row in shown
+            tuple(self._cell(value, _set_as(column, table, number), missing) for value, column in aligned(row, table.columns))
+            for number, row in enumerate(shown)
         )
         note = cut(table.note, self.limits.text)
         return TableView(cut(table.title, 300), heads, rows, len(table.rows), note, csv, table.tones)
@@ -182,6 +183,11 @@ def _label(point: Point) -> Cell:
 def slug(text: str, otherwise: str) -> str:
     """Return a name of [a-z0-9-] for files, ids and anchors."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or otherwise
+
+
+def _set_as(column: Column, table: Table, row: int) -> Column:
+    """Return how a cell is printed: as its column says, or its row where rows differ in kind."""
+    return column.model_copy(update={"digits": table.row_digits[row]}) if row < len(table.row_digits) else column
 
 
 def _is_numeric(table: Table, index: int) -> bool:

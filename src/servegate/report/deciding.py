@@ -5,6 +5,7 @@ Nothing is filled in here: a row without a value says "not measured" and why.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from servegate.domain.blocks import Column, Table
@@ -18,6 +19,7 @@ NOTE = (
     "difference what arithmetic predicts or the card's ceiling allows. A difference without an interval sets two "
     "measurements side by side, no more. Ceilings leave attention's arithmetic out: what is beyond one was not measured right."
 )
+_NEGATED = re.compile(r"^not (?:measured|observed|read): ")
 _BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
 
 
@@ -54,18 +56,25 @@ class DecidingView:
 
 def deciding_view(rows: tuple[Figures, ...], longest: int) -> DecidingView | None:
     """Return the table as it is shown, with texts of at most `longest` characters; None for a record without it."""
-    return DecidingView(tuple(_row(row, _BY_KEY[row.key], longest) for row in rows)) if rows else None
+    told: dict[str, str] = {}
+    return DecidingView(tuple(_row(row, _BY_KEY[row.key], longest, told) for row in rows)) if rows else None
 
 
-def _row(row: Figures, quantity: Quantity, longest: int) -> DecidingRow:
+def _row(row: Figures, quantity: Quantity, longest: int, told: dict[str, str]) -> DecidingRow:
+    """`told`: reason -> the row that states it; a reason that voids a whole load stands once, not once a row."""
     reasons = {row.baseline.reason, row.candidate.reason}
     shared = next(iter(reasons)) if len(reasons) == 1 else None
+    first = told.setdefault(shared, quantity.title) if shared else quantity.title
+    why = "" if not shared else _missing(shared) if first == quantity.title else f"{numbers.NOT_MEASURED}: as for “{first}”"
+    sides = (_view(row.baseline, quantity, longest), _view(row.candidate, quantity, longest))
+    if why:
+        sides = (ValueView(cut(why, longest), "", missing=True),) * 2
     return DecidingRow(
         title=quantity.title,
         about=cut(row.about, longest),
-        baseline=_view(row.baseline, quantity, longest),
-        candidate=_view(row.candidate, quantity, longest),
-        why=cut(f"{numbers.NOT_MEASURED}: {shared}", longest) if shared else "",
+        baseline=sides[0],
+        candidate=sides[1],
+        why=cut(why, longest),
         difference=cut(_difference(row, quantity), longest),
         bound=cut(row.bound, longest),
     )
@@ -77,8 +86,13 @@ def _view(side: ArmValue, quantity: Quantity, longest: int) -> ValueView:
 
 def _value(side: ArmValue, quantity: Quantity) -> str:
     if side.value is None:
-        return f"{numbers.NOT_MEASURED}: {side.reason}"
+        return _missing(side.reason or "")
     return side.said or f"{numbers.number(side.value, quantity.digits)} {quantity.unit}"
+
+
+def _missing(reason: str) -> str:
+    """Return "not measured" with its reason; where the reason begins with words like these, they are not said twice."""
+    return f"{numbers.NOT_MEASURED}: {_NEGATED.sub('', reason)}"
 
 
 def _difference(row: Figures, quantity: Quantity) -> str:

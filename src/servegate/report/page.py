@@ -140,6 +140,8 @@ class Page:
     knobs: tuple[KnobView, ...]
     more_knobs: int
     scope: tuple[tuple[str, str], ...]
+    valid_for: str
+    """Card and engine of the scope, for the one line that stands where the rest is folded."""
     failed: tuple[FailedStart, ...]
     checks: tuple[CheckRow, ...]
     more_checks: int

@@ -82,6 +82,7 @@ def page(source: Source, medium: Medium) -> tuple[Page, dict[str, Table]]:
             *((name, cut(value, medium.value)) for name, value in verdict.scope.asked.items()),
             *((name, cut(value, medium.value)) for name, value in _from_git(source)),
         ),
+        valid_for=cut(f"{verdict.scope.gpu}, {verdict.scope.engine}", medium.value),
         failed=tuple(
             _failed(name, source, medium)
             for name, facts in tuple(source.engines.items())[: medium.arms]

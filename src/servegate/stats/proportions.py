@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import betaincinv
+from scipy.special import bdtrc, betaincinv
 
 from servegate.stats.intervals import normal_quantile
 
@@ -41,3 +41,18 @@ def upper_limit(successes: int, n: int, alpha: float = 0.05) -> float:
     if n < 1 or not 0 <= successes <= n or not 0 < alpha < 1:
         raise ValueError(f"needs n >= 1, 0 <= successes <= n and 0 < alpha < 1, got {successes} of {n}, alpha={alpha}")
     return 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - alpha))
+
+
+def more_often_one_sided(after: int, exposure_after: int, before: int, exposure_before: int) -> float:
+    """Return P(at least `after` of all events fall on that side) when both sides have one rate; 1 without events.
+
+    Two counts of rare events, each with the chances it had. Given their sum, `after` is binomial with the side's share of the
+    exposure (Przyborowski and Wilenski, Biometrika 31 (1940) 313-323); with equal exposure it is the exact sign test.
+
+    Raises:
+        ValueError: a count is negative, or a side had no chance of an event.
+    """
+    if min(after, before) < 0 or min(exposure_after, exposure_before) < 1:
+        raise ValueError(f"needs counts >= 0 and exposures >= 1, got {after}/{exposure_after} and {before}/{exposure_before}")
+    share = exposure_after / (exposure_after + exposure_before)
+    return 1.0 if after == 0 else float(bdtrc(after - 1, after + before, share))

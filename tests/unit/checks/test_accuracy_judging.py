@@ -257,14 +257,16 @@ def test_the_summary_is_numbers_and_fits_a_phone() -> None:
     assert section.summary == (
         "60.0 % -> 59.8 %: 0.19 points lost, accuracy drop at most 0.66 (PASS < 2.5). 12 questions got worse, 9 better."
     )
-    assert section.noise.startswith("Baseline against itself: 5 and 4 flips")
+    assert section.noise.startswith("Baseline against itself: 9 flips (")
+    assert ", 5 to wrong and 4 to right)" in section.noise
     assert section.n == "1,319 questions x 2 rounds"
 
 
 def test_flips_stand_beside_noise_in_one_table() -> None:
     before = pattern(600)
     section = shown(two_rounds(before), two_rounds(flipped(before, 3, 1)))
-    tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
+    folded = [block for fold in section.blocks if isinstance(fold, Fold) for block in fold.blocks]
+    tables = {block.name: block for block in (*section.blocks, *folded) if isinstance(block, Table)}
     names = [line[0] for line in tables["accuracy-flips"].rows]
     assert names == ["candidate against baseline"] * 2 + ["baseline against itself", "candidate against itself"]
     assert len(tables["accuracy-changed-answers"].rows) == 8

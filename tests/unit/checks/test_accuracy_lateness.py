@@ -92,3 +92,12 @@ def test_requests_that_failed_and_were_made_again_are_counted(
     _, findings = judged(repeating(before), repeating(after))
     assert [item.code for item in findings if "repeated" in item.code] == ([f"accuracy/{code}"] if code else [])
     assert outcome_of(findings, len(SCORES)) is outcome
+
+
+@pytest.mark.parametrize(("asked", "severity"), [(250, Severity.INFO), (1000, Severity.REVIEW)])
+def test_attempts_are_held_against_the_answers_that_each_arm_was_asked_for(asked: int, severity: Severity) -> None:
+    """60 failures of 2,000 answers are many beside 8 of 2,000, and no surprise beside 8 of 500: the share decides."""
+    short = arm(SCORES[:asked], SCORES[:asked]).model_copy(update={"passes": (Pass(task="gsm8k", round=0, repeated=8),)})
+    _, findings = judged(short, repeating(60))
+    (told,) = [item for item in findings if "repeated" in item.code]
+    assert told.severity is severity

@@ -167,3 +167,18 @@ def test_the_row_of_the_check_says_which_spread_it_used(monkeypatch: pytest.Monk
         said.append(present(comparison, evidence(first, second), ThroughputSettings(), ()).noise)
     assert "20.0% between starts, since the host sets the pace" in str(said[0])
     assert "1.0% between starts is assumed" in str(said[1])
+
+
+def test_a_record_of_an_older_servegate_tells_by_its_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = arm({32: FIRST}), arm({32: SECOND})
+    for ceiling, told in ((CEILING, True), (5_000.0, None)):
+        comparison, point = speed(monkeypatch, first, second, (ceiling, ceiling), ThroughputSettings())
+        assert point.host_bound is bool(told)
+        old = [{key: value for key, value in each.items() if key != "host_bound"} for each in comparison.candidate["points"]]
+        read = SpeedContrast.model_validate({**comparison.candidate, "points": old}).at(32)
+        assert read is not None
+        assert read.host_bound is told
+        kept = comparison.model_copy(update={"candidate": {**comparison.candidate, "points": old}})
+        assert present(kept, evidence(first, second), ThroughputSettings(), ()) == present(
+            comparison, evidence(first, second), ThroughputSettings(), ()
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -11,8 +12,11 @@ from servegate.checks import discovered
 from servegate.checks.accuracy.settings import AccuracySettings
 from servegate.checks.contract import ArmEvidence, Evidence
 from servegate.checks.logprobs.settings import LogprobsSettings
+from servegate.checks.throughput import comparing
+from servegate.checks.throughput.ceilings import Allowance
+from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.settings import ThroughputSettings
-from servegate.domain.calibration import AaRun, Calibration, Rate, Split, ValidFor, remark, valid_for
+from servegate.domain.calibration import AaRun, Calibration, Rate, RestartSpread, Split, ValidFor, remark, valid_for
 from servegate.domain.judgement import Comparison, Severity
 from servegate.domain.manifest import Gpu
 from servegate.domain.plan import Plan
@@ -172,6 +176,78 @@ def test_a_wider_restart_spread_lowers_the_ratio_that_fails() -> None:
     silent = found(settings, row(0, spreads={"throughput_not_judged": 1.0}))["throughput ratio that FAILs"]
     assert silent.value is None
     assert "not judged on this machine" in (silent.reason or "")
+
+
+FIRST, SECOND = (1604.7, 1632.6, 1845.0, 1674.9), (2264.0, 2234.7, 2323.1, 2319.9)
+"""Two starts of one config on a host that sets the pace (135M model, eager, 32 in flight, one H200): see `pace`."""
+
+
+def host_bound(monkeypatch: pytest.MonkeyPatch) -> Comparison:
+    monkeypatch.setattr(comparing, "allowance", lambda *_: Allowance((221_420.0, 221_420.0), None))
+    sides = [throughput_samples.arm({32: list(speeds)}) for speeds in (FIRST, SECOND)]
+    comparison = comparing.compare(throughput_samples.evidence(*sides), ThroughputSettings())
+    assert isinstance(comparison, Comparison)
+    return comparison
+
+
+def test_the_smallest_effect_rests_on_the_interval_that_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host sets the pace the interval holds 20 %, and an effect from 1 % would promise what no gate there finds."""
+    comparison = host_bound(monkeypatch)
+    judged = comparison.estimates["judged_ratio"]
+    assert judged.high is not None
+    told = spreads({"throughput": comparison}, {})
+    assert told["spreads"] == {"throughput_restart_sd": 0.2, "throughput_host_bound": 1.0}
+    one = found({"throughput": ThroughputSettings()}, row(0, **told))["throughput ratio that FAILs"]
+    # A ratio FAILs when its upper bound is below the limit, so no effect is larger than the limit over the bound's reach.
+    assert one.value < ThroughputSettings().limits.fail_ratio * judged.value / judged.high
+    record = calibration(read(row(0, **told)))
+    assert record.restart is not None
+    assert record.restart.setting == "host_restart_sd"
+    assert calibration(read(row(0))).restart.setting == "restart_sd"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("sd", "upper", "assumed", "advised"),
+    [
+        (0.004, 0.008, 0.01, "restart_sd: 0.0080"),  # lowered no further than to the limit: too small a spread cries wolf
+        (0.004, 0.02, 0.01, None),
+        (0.01, 0.02, 0.01, None),
+        (0.05, 0.10, 0.01, "restart_sd: 0.0500"),
+        (0.0, 0.005, 0.01, "restart_sd: 0.0050"),
+    ],
+)
+def test_a_spread_that_the_record_contradicts_is_told_with_the_setting_that_mends_it(
+    sd: float, upper: float, assumed: float, advised: str | None
+) -> None:
+    said = RestartSpread(sd=sd, upper=upper, starts=24, unit="log ratio").against(assumed)
+    assert (said is None) is (advised is None)
+    if said is not None and advised is not None:
+        assert f"`checks.throughput.limits.{advised}` in the gate config" in said
+        assert "changes nothing by itself" in said
+
+
+def test_the_report_says_whether_the_gates_own_starts_agree_with_its_interval() -> None:
+    """The record of a gate never changes its intervals; where they disagree the report gives the setting that does."""
+    settings = ThroughputSettings(concurrency=(32,), judged_at=32)
+    side = throughput_samples.arm({32: [100.0, 102.0]})
+    plain = throughput_samples.evidence(side, side)
+    comparison = comparing.compare(plain, settings)
+    assert isinstance(comparison, Comparison)
+    rows = [row(number, speeds=((100.0, 100.0), (102.0 + number, 102.0 + number))) for number in range(6)]
+    setting = valid_for(PLAN, plain.baseline.engine, plain.baseline.manifest)
+    record = calibration(read(*rows, setting=setting))
+    assert record.restart is not None
+    assert record.restart.sd > 0.01
+    noted = replace(plain, plan=PLAN.model_copy(update={"calibration": record.brief().to_json()}))
+    assert f"`checks.throughput.limits.restart_sd: {record.restart.sd:.4f}`" in present(comparison, noted, settings, ()).noise
+    other = PLAN.model_copy(update={"calibration": record.brief().to_json(), "policy": "release"})
+    assert "is assumed until it was calibrated here" in present(comparison, replace(plain, plan=other), settings, ()).noise
+    agreeing = ThroughputSettings.model_validate(
+        {"concurrency": (32,), "judged_at": 32, "limits": {"restart_sd": record.restart.sd}}
+    )
+    again = comparing.compare(noted, agreeing)
+    assert isinstance(again, Comparison)
+    assert "agrees with 12 starts of this gate" in present(again, noted, agreeing, ()).noise
 
 
 def test_a_small_model_has_no_perplexity_ratio_that_fails() -> None:

@@ -84,3 +84,19 @@ def test_a_record_without_the_table_has_none() -> None:
     files = rendered()
     assert "What there is to decide on" not in files["report.html"]
     assert "tables/decide.csv" not in files
+
+
+def test_a_reason_that_voids_several_rows_stands_once() -> None:
+    void = ArmValue(value=None, reason="INVALID: cache: half of the prompts came from the prefix cache")
+    files = rendered(*(Figures(key=key, baseline=void, candidate=void) for key in ("throughput", "ttft", "tpot")))
+    assert files["report.html"].count("half of the prompts") == 1
+    assert files["report.html"].count("not measured: as for “Throughput”") == 2
+    assert files["report.md"].count("not measured: as for “Throughput”") == 4  # a cell of each arm
+    assert [row["candidate_not_measured"] for row in lines(files)] == [void.reason] * 3
+
+
+def test_a_reason_that_says_not_is_not_doubled() -> None:
+    for words in ("not read: the engine slept", "not observed: the engine slept", "the engine slept"):
+        nothing = ArmValue(value=None, reason=words)
+        html = rendered(Figures(key="kv_tokens", baseline=nothing, candidate=nothing))["report.html"]
+        assert "not measured: the engine slept" in html

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from servegate.domain.blocks import Column, Table
 from servegate.report import numbers
+from servegate.report.blockview import Viewer
+from servegate.report.shown import Limits, TableView
 
 
 @pytest.mark.parametrize(
@@ -48,3 +51,12 @@ def test_rules(value: float, shown: str) -> None:
 )
 def test_seconds(value: float | None, shown: str) -> None:
     assert numbers.seconds(value) == shown
+
+
+def test_rows_of_several_kinds_are_rounded_each_as_its_kind() -> None:
+    """A clock of 1,980.00 MHz beside a queue of 0.00 s: one number of digits serves neither."""
+    columns = (Column(title="quantity"), Column(title="baseline"))
+    table = Table(name="t", title="t", columns=columns, rows=(("clock", 1980.0), ("queue", 0.0123)), row_digits=(0, 3))
+    (view,) = Viewer("t", 1, Limits(), {}).views((table,))
+    assert isinstance(view, TableView)
+    assert [row[1].text for row in view.rows] == ["1,980", "0.012"]

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
-from servegate.stats.proportions import upper_limit, wilson
+from servegate.stats.paired import mcnemar_one_sided
+from servegate.stats.proportions import more_often_one_sided, upper_limit, wilson
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,13 @@ def test_none_of_many_is_the_rule_of_three() -> None:
     assert upper_limit(0, 3000) == pytest.approx(3 / 3000, rel=2e-3)
     with pytest.raises(ValueError, match="0 <= successes <= n"):
         upper_limit(3, 2)
+
+
+def test_two_rates_with_equal_exposure_are_the_sign_test_and_others_weigh_by_it() -> None:
+    assert more_often_one_sided(9, 100, 2, 100) == pytest.approx(mcnemar_one_sided(9, 2))
+    # P(at least 8 of 10 | 3/4), by hand: 45 .75^8 .25^2 + 10 .75^9 .25 + .75^10
+    assert more_often_one_sided(8, 300, 2, 100) == pytest.approx(45 * 0.75**8 * 0.25**2 + 10 * 0.75**9 * 0.25 + 0.75**10)
+    assert more_often_one_sided(0, 10, 0, 10) == 1.0
+    for wrong in ((-1, 1, 0, 1), (0, 0, 0, 1)):
+        with pytest.raises(ValueError, match="exposures"):
+            more_often_one_sided(*wrong)

@@ -368,3 +368,20 @@ def test_no_grammar_is_imported_before_an_answer_needs_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines() == ["[]", "['tree_sitter', 'tree_sitter_go']"]
+
+
+@pytest.mark.parametrize("source", ["SELECT 1", "DROP TABLE t", "this is no SQL", "CREATE PROCEDURE p !!! x"])
+@pytest.mark.parametrize("missing", ["Select", "Command", "Heredoc", "Drop"])
+def test_another_sqlglot_that_lacks_a_name_rules_nothing(monkeypatch: pytest.MonkeyPatch, source: str, missing: str) -> None:
+    """Half of the rules would keep what the whole would not, or break a sound answer, or crash."""
+    from sqlglot import expressions
+
+    code_sql._lacking.cache_clear()
+    monkeypatch.delattr(expressions, missing)
+    try:
+        ruled = code_rule("sql", f"```sql\n{source}\n```", False)
+    finally:
+        monkeypatch.undo()
+        code_sql._lacking.cache_clear()
+    assert ruled.state.value == "open"
+    assert f"the installed sqlglot has no {missing}" in ruled.why

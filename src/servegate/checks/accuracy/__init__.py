@@ -13,6 +13,7 @@ pair means), `contrast` (counts), `estimates`, `comparing`, then the policy: `fa
 from __future__ import annotations
 
 from servegate.checks.accuracy.absent import absent
+from servegate.checks.accuracy.best import amount, best
 from servegate.checks.accuracy.comparing import compare
 from servegate.checks.accuracy.faults import CHECK_NAME
 from servegate.checks.accuracy.figures import figures
@@ -32,6 +33,8 @@ CHECK = Check(
     settings=AccuracySettings,
     laxer=LAXER,
     absent=absent,
+    best=best,
+    amount=amount,
     measurement=AccuracyMeasurement,
     measure=measure,
     fit=fit,

@@ -130,6 +130,11 @@ def _p_of(task: TaskDrop, limits: Limits) -> float:
     return max(p, mcnemar_one_sided(task.worse, task.better)) if task.held.n < limits.smallest_n else p
 
 
+def floor_of(chance: float, limits: Limits) -> float:
+    """Return the accuracy in percent that a baseline must surely have, where guessing gets the share `chance` right."""
+    return 100 * chance + max(limits.pass_drop_points / limits.margin_share, HARNESS_FLOOR)
+
+
 def soundness(comparison: Comparison, between: Contrast, settings: AccuracySettings) -> tuple[Finding, ...]:
     """Say when a margin in points means nothing for this baseline: it can hardly do a task, or it does nearly all.
 
@@ -139,7 +144,7 @@ def soundness(comparison: Comparison, between: Contrast, settings: AccuracySetti
     chances = {task.name: task.chance for task in settings.tasks}
     found = []
     for task in between.tasks:
-        floor = 100 * chances.get(task.task, 0.0) + max(limits.pass_drop_points / limits.margin_share, HARNESS_FLOOR)
+        floor = floor_of(chances.get(task.task, 0.0), limits)
         if task.baseline is None or task.baseline_low is None or 100 * task.baseline_low >= floor:
             continue
         found.append(

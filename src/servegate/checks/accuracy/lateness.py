@@ -11,7 +11,7 @@ from __future__ import annotations
 from servegate.checks.accuracy.contrast import Validity
 from servegate.checks.accuracy.faults import made
 from servegate.domain.judgement import Comparison, Finding, Severity
-from servegate.stats.paired import mcnemar_one_sided
+from servegate.stats.proportions import more_often_one_sided
 
 LATE_POINTS = 1.0
 """As for loops (`judging.DEGENERATE_POINTS`): more than one answer in a hundred is no chance event that users forgive."""
@@ -53,7 +53,8 @@ def _repeated(validity: Validity) -> tuple[Finding, ...]:
         f"{after:,} attempts at requests of the candidate and {before:,} of the baseline failed and were repeated by lm-eval "
         f"({validity.answers_candidate:,} and {validity.answers_baseline:,} answers)"
     )
-    if more <= LATE_POINTS or mcnemar_one_sided(after, before) > ALPHA:
+    chance = more_often_one_sided(after, validity.answers_candidate, before, validity.answers_baseline)
+    if more <= LATE_POINTS or chance > ALPHA:
         return (made("repeated", Severity.INFO, said),)
     return (
         made(

@@ -40,9 +40,14 @@ class Asked:
 
 def items(settings: AccuracySettings, inputs: Inputs | None) -> int | None:
     """Return how many questions a round has, or None when a task of unknown length is asked in full."""
-    counts = [_length(task, _rows_of(task, inputs)) for task in settings.tasks]
+    counts = lengths(settings, inputs)
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def lengths(settings: AccuracySettings, inputs: Inputs | None) -> tuple[int | None, ...]:
+    """Return the questions of each task, None for one of unknown length that is asked in full."""
+    return tuple(_length(task, _rows_of(task, inputs)) for task in settings.tasks)
 
 
 def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[AccuracyMeasurement]) -> AccuracyMeasurement:

@@ -29,11 +29,12 @@ def present(
     blocks: list[Block] = [*remarks(findings)]
     if comparison.n:
         blocks += [facts(comparison, between, validity, settings), interval(comparison, settings)]
-    blocks += [flips_table(comparison, between), filters_table(between)]
     if len(between.tasks) > 1:
         blocks.append(tasks_table(between))
+    blocks += [flips_table(comparison, between), Fold(title="Every filter", blocks=(filters_table(between),))]
     if comparison.items:
-        blocks += [changed_answers(comparison), *_answers(comparison, evidence)]
+        changed = f"Changed answers ({len(comparison.items):,})"
+        blocks += [*_answers(comparison, evidence), Fold(title=changed, blocks=(changed_answers(comparison),))]
     blocks += [*_warnings(evidence), _how(settings)]
     return Section(
         check="accuracy",
@@ -77,7 +78,9 @@ def _noise(comparison: Comparison) -> str:
 def _noise_of(name: str, own: Contrast) -> str:
     lost, won = summed(own.rounds, "right_to_wrong"), summed(own.rounds, "wrong_to_right")
     share = own.discordance
-    return f"{name} against itself: {lost} and {won} flips" + (f" ({share:.1%} of answers)" if share is not None else "")
+    flips = f"{lost + won} flip{'' if lost + won == 1 else 's'}" if lost + won else "no flip"
+    ways = f", {lost} to wrong and {won} to right" if lost + won else ""
+    return f"{name} against itself: {flips}" + (f" ({share:.1%} of answers{ways})" if share is not None else "")
 
 
 def _answers(comparison: Comparison, evidence: Evidence[AccuracyMeasurement]) -> list[Block]:

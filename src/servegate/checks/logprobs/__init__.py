@@ -11,6 +11,7 @@ it), `pairing` (joins), `contrast` (counts), `comparing` (estimates), `judging` 
 from __future__ import annotations
 
 from servegate.checks.contract import Check
+from servegate.checks.logprobs.best import amount, best
 from servegate.checks.logprobs.comparing import compare
 from servegate.checks.logprobs.fitting import fit
 from servegate.checks.logprobs.inputs import load
@@ -26,6 +27,8 @@ CHECK = Check(
     name=CHECK_NAME,
     settings=LogprobsSettings,
     laxer=LAXER,
+    best=best,
+    amount=amount,
     measurement=LogprobsMeasurement,
     measure=measure,
     fit=fit,

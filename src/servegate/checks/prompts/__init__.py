@@ -10,6 +10,7 @@ the passes beside the rounds say; `judge` says what it means, with the rules of 
 from __future__ import annotations
 
 from servegate.checks.contract import Check
+from servegate.checks.prompts.best import amount, best
 from servegate.checks.prompts.compare import compare
 from servegate.checks.prompts.figures import figures
 from servegate.checks.prompts.fitting import fit
@@ -26,6 +27,8 @@ CHECK = Check(
     name="prompts",
     settings=PromptsSettings,
     laxer=LAXER,
+    best=best,
+    amount=amount,
     measurement=PromptsMeasurement,
     inputs=PromptsInputs,
     load=load,

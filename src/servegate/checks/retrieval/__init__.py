@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from servegate.checks.contract import Check
 from servegate.checks.retrieval.absent import absent
+from servegate.checks.retrieval.best import amount, best
 from servegate.checks.retrieval.choosing import choose
 from servegate.checks.retrieval.comparing import compare
 from servegate.checks.retrieval.fitting import fit
@@ -27,6 +28,8 @@ CHECK = Check(
     name="retrieval",
     settings=RetrievalSettings,
     laxer=LAXER,
+    best=best,
+    amount=amount,
     absent=absent,
     measurement=RetrievalMeasurement,
     inputs=RetrievalInputs,

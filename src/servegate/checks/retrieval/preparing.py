@@ -60,8 +60,7 @@ def prepare(probes: Probes, settings: RetrievalSettings, _inputs: Inputs, engine
             "retrieval: the engine did not say how long its context is", advice="Set checks.retrieval.context_tokens."
         )
     context = min(known)
-    room = {depth: context * depth // 100 - settings.max_tokens for depth in sorted(set(settings.depths_percent))}
-    count = min(settings.prompts_per_depth, settings.max_prompt_tokens // max(1, sum(max(0, each) for each in room.values())))
+    room, count = rooms(settings, context), prompts_at(settings, context)
     empty, sample = (len(ids) for ids in _rendered(probes, {"empty": text_of("", 0, 0), "sample": text_of("", SAMPLE, 0)}))
     slope = (sample - empty) / SAMPLE
     if slope <= 0 or min(room.values()) < empty or not count:
@@ -94,6 +93,17 @@ def prepare(probes: Probes, settings: RetrievalSettings, _inputs: Inputs, engine
         context_tokens=context,
         wanted_per_depth=settings.prompts_per_depth,
     )
+
+
+def rooms(settings: RetrievalSettings, context: int) -> dict[int, int]:
+    """Return the most tokens that a prompt of each depth may have."""
+    return {depth: context * depth // 100 - settings.max_tokens for depth in sorted(set(settings.depths_percent))}
+
+
+def prompts_at(settings: RetrievalSettings, context: int) -> int:
+    """Return how many prompts of each depth are asked."""
+    most = sum(max(0, each) for each in rooms(settings, context).values())
+    return min(settings.prompts_per_depth, settings.max_prompt_tokens // max(1, most))
 
 
 def _fit(probes: Probes, drafts: Sequence[_Draft], slope: float) -> None:

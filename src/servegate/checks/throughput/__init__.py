@@ -8,6 +8,7 @@ nothing (a CPU's stand-in kernels, failed requests, a warm cache) the section sa
 from __future__ import annotations
 
 from servegate.checks.contract import Check
+from servegate.checks.throughput.best import amount, best
 from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.figures import figures
 from servegate.checks.throughput.fitting import fit
@@ -22,6 +23,8 @@ CHECK = Check(
     name=CHECK_NAME,
     settings=ThroughputSettings,
     laxer=LAXER,
+    best=best,
+    amount=amount,
     measurement=ThroughputMeasurement,
     measure=measure,
     fit=fit,

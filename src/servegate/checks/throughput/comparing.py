@@ -70,7 +70,8 @@ def _point(
         (*remarks(pair, settings, on_cpu=on_cpu), *([host] if host else [])),
         in_turn=settings.interleave,
     )
-    return point.model_copy(update={"ceilings": allowed.arms, "ceilings_reason": allowed.reason})
+    told = {"ceilings": allowed.arms, "ceilings_reason": allowed.reason, "host_bound": host is not None}
+    return point.model_copy(update=told)
 
 
 def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> tuple[dict[tuple[str, int], Paired], Unpaired]:

@@ -123,26 +123,29 @@ def _good(arm: ThroughputMeasurement, load: Load, limits: dict[str, float]) -> i
 def machine(arms: Arms) -> Table:
     """Return energy, clocks, temperature and neighbours of both arms, as they were sampled while the load ran."""
     rows: list[tuple[Cell, ...]] = []
+    digits: list[int] = []
     for load in loads_of(arms):
         sides = [windows_of_load(arm, load) for arm in arms]
-        lines: tuple[tuple[str, list[Cell]], ...] = (
-            ("J per 1,000 output tokens", [joules_per_thousand(side) for side in sides]),
-            ("power, W", [mean_of(side, "power_w") for side in sides]),
-            ("SM clock, MHz", [mean_of(side, "sm_clock_mhz") for side in sides]),
-            ("memory clock, MHz", [mean_of(side, "memory_clock_mhz") for side in sides]),
-            ("temperature, C", [mean_of(side, "temperature_c") for side in sides]),
-            ("CPU cores busy with others", [_foreign_cores(side) for side in sides]),
-            ("mean time in the engine's queue, s", [_mean(point.queue_time_s for point in side) for side in sides]),
+        lines: tuple[tuple[str, int, list[Cell]], ...] = (
+            ("J per 1,000 output tokens", 1, [joules_per_thousand(side) for side in sides]),
+            ("power, W", 1, [mean_of(side, "power_w") for side in sides]),
+            ("SM clock, MHz", 0, [mean_of(side, "sm_clock_mhz") for side in sides]),
+            ("memory clock, MHz", 0, [mean_of(side, "memory_clock_mhz") for side in sides]),
+            ("temperature, C", 0, [mean_of(side, "temperature_c") for side in sides]),
+            ("CPU cores busy with others", 2, [_foreign_cores(side) for side in sides]),
+            ("mean time in the engine's queue, s", 3, [_mean(point.queue_time_s for point in side) for side in sides]),
         )
-        rows += [(in_flight(load), name, *cells) for name, cells in lines if any(cell is not None for cell in cells)]
+        known = [line for line in lines if any(cell is not None for cell in line[2])]
+        rows += [(in_flight(load), name, *cells) for name, _digits, cells in known]
+        digits += [each for _name, each, _cells in known]
     return Table(
         name="throughput-machine",
         title="The machine while it was measured",
         columns=(
-            Column(title="In flight"), Column(title="Quantity"), Column(title="Baseline", digits=2),
-            Column(title="Candidate", digits=2),
+            Column(title="In flight"), Column(title="Quantity"), Column(title="Baseline"), Column(title="Candidate"),
         ),
         rows=tuple(rows),
+        row_digits=tuple(digits),
         note="Sampled four times a second and cut to the windows; energy is the card's own counter, idle power included.",
     )  # fmt: skip
 

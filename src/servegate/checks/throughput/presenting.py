@@ -9,6 +9,7 @@ from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import SINGLE, Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.blocks import Block, Cell, Column, Figure, Fold, Point, Section, Series, Table, Text
+from servegate.domain.calibration import RestartSpread, restarts, valid_for
 from servegate.domain.judgement import Comparison, Finding, outcome_of
 
 
@@ -40,7 +41,7 @@ def present(
         outcome=outcome_of(findings, comparison.n),
         question="Is the candidate slower?",
         summary=_summary(between, settings),
-        noise=_noise(between, settings),
+        noise=_noise(between, settings, _recorded(evidence)),
         n=f"{comparison.n} judged windows at {settings.judged_at} in flight",
         blocks=tuple(blocks),
     )
@@ -76,21 +77,35 @@ def _interval(point: SpeedPair) -> str:
     return "no interval" if point.low is None or point.high is None else f"95 % {point.low:.3f} to {point.high:.3f}"
 
 
-def _noise(between: SpeedContrast, settings: ThroughputSettings) -> str:
+def _recorded(evidence: Evidence[ThroughputMeasurement]) -> RestartSpread | None:
+    """Return the spread between starts that the gate's own calibration holds for what was served here."""
+    plan = evidence.plan
+    if plan is None or plan.calibration is None:
+        return None
+    here = valid_for(plan, evidence.baseline.engine, evidence.baseline.manifest)
+    return restarts(plan.calibration, here, measured=True)
+
+
+def _noise(between: SpeedContrast, settings: ThroughputSettings, recorded: RestartSpread | None) -> str:
     point = between.at(settings.judged_at)
     sides = (("Baseline", point.left), ("candidate", point.right)) if point else ()
     said = [f"{name} varies {side.variation:.2%}" for name, side in sides if side is not None and side.variation is not None]
     if not said or point is None:
         return "Unknown: there is a single window."
     seen = f" A change of {point.detectable:.1%} would be found four times out of five." if point.detectable is not None else ""
-    return f"{'; '.join(said)} between windows (CV); {_restarts(point, settings.limits)}.{seen}"
+    return f"{'; '.join(said)} between windows (CV); {_restarts(point, settings.limits, recorded)}.{seen}"
 
 
-def _restarts(point: SpeedPair, limits: Limits) -> str:
+def _restarts(point: SpeedPair, limits: Limits, recorded: RestartSpread | None) -> str:
     """Say which spread between starts the interval of this load holds, and where it is from."""
     spread = limits.restart_sd if point.restart_sd is None else point.restart_sd
-    if spread != limits.restart_sd:
-        return f"{spread:.1%} between starts, since the host sets the pace"
+    if point.host_bound and spread != limits.restart_sd:
+        said = f"{spread:.1%} between starts, since the host sets the pace"
+        other = recorded.against(spread) if recorded is not None and recorded.setting == "host_restart_sd" else None
+        return f"{said}: {other}" if other else said
+    if recorded is not None and recorded.setting == "restart_sd":
+        agrees = f"which agrees with {recorded.starts} starts of this gate"
+        return f"{spread:.1%} between starts, {recorded.against(spread) or agrees}"
     source = "is assumed until it was calibrated here" if spread == Limits().restart_sd else "as the config says"
     return f"{spread:.1%} between starts {source}"
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
+
+from pydantic import model_validator
 
 from servegate.checks.throughput.record import LoadPoint
 from servegate.checks.throughput.settings import SERVING
@@ -45,6 +48,8 @@ class SpeedPair(Record):
     """What nobody looked at."""
     remarks: tuple[str, ...] = ()
     """`code: sentence` of what explains a speed without voiding it: queues, preemptions, a power limit, odd prompts."""
+    host_bound: bool | None = None
+    """Whether the host sets the pace of both arms (`pace`); None in a record of an older servegate that does not tell."""
     detectable: float | None = None
     restart_sd: float | None = None
     """Standard deviation of one start's log speed that the interval holds; None in a record of an older servegate."""
@@ -52,10 +57,14 @@ class SpeedPair(Record):
     """Roofline of both arms in output tokens per second under this load."""
     ceilings_reason: str | None = None
 
-    @property
-    def host_bound(self) -> bool:
-        """Whether the host sets the pace, so that the interval holds a wider spread between starts."""
-        return any(remark.startswith(f"{HOST_BOUND}: ") for remark in self.remarks)
+    @model_validator(mode="before")
+    @classmethod
+    def _told_by_a_remark(cls, data: Any) -> Any:
+        """Before the field was kept, a remark alone said that the host sets the pace."""
+        if isinstance(data, dict) and data.get("host_bound") is None:
+            said = any(str(remark).startswith(f"{HOST_BOUND}: ") for remark in data.get("remarks", ()))
+            return {**data, "host_bound": said or None}
+        return data
 
     @property
     def claim(self) -> str:
