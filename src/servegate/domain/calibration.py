@@ -159,11 +159,11 @@ class RestartSpread(Record):
         """
         if self.sd <= assumed <= self.upper:
             return None
-        better = self.sd if assumed < self.sd else self.upper
+        better = f"`checks.throughput.limits.{self.setting}: {self.sd if assumed < self.sd else self.upper:.4f}`"
         return (
             f"{self.starts} starts of this gate differ by {self.sd:.2%} (95 %: at most {self.upper:.2%}), and its intervals "
-            f"hold {assumed:.2%}: that record changes nothing by itself, `checks.throughput.limits.{self.setting}: {better:.4f}` "
-            "in the gate config does (then calibrate anew, since the record is of the limits as they are)"
+            f"hold {assumed:.2%}: that record changes nothing by itself, {better} in the gate config does "
+            "(then calibrate anew, since the record is of the limits as they are)"
         )
 
 

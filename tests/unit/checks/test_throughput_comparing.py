@@ -11,7 +11,7 @@ from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import Slo, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
-from servegate.domain.blocks import Figure, Section, Table, Text
+from servegate.domain.blocks import Figure, Fold, Section, Table, Text
 from servegate.domain.evidence import EngineFacts, Kernel, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Finding, Outcome, Severity, outcome_of
 from servegate.probes.metrics import PrefixCache, hit_rate
@@ -301,7 +301,8 @@ def test_not_measured_gives_its_reason() -> None:
 
 
 def tables(section: Section) -> dict[str, Table]:
-    return {block.name: block for block in section.blocks if isinstance(block, Table)}
+    folded = [block for fold in section.blocks if isinstance(fold, Fold) for block in fold.blocks]
+    return {block.name: block for block in (*section.blocks, *folded) if isinstance(block, Table)}
 
 
 def shown(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> Section:

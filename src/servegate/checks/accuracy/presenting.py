@@ -78,9 +78,11 @@ def _noise(comparison: Comparison) -> str:
 def _noise_of(name: str, own: Contrast) -> str:
     lost, won = summed(own.rounds, "right_to_wrong"), summed(own.rounds, "wrong_to_right")
     share = own.discordance
-    flips = f"{lost + won} flip{'' if lost + won == 1 else 's'}" if lost + won else "no flip"
-    ways = f", {lost} to wrong and {won} to right" if lost + won else ""
-    return f"{name} against itself: {flips}" + (f" ({share:.1%} of answers{ways})" if share is not None else "")
+    if not lost + won:
+        return f"{name} against itself: no flip"
+    ways = f"{lost} to wrong and {won} to right"
+    said = ways if share is None else f"{share:.1%} of answers, {ways}"
+    return f"{name} against itself: {lost + won} flip{'' if lost + won == 1 else 's'} ({said})"
 
 
 def _answers(comparison: Comparison, evidence: Evidence[AccuracyMeasurement]) -> list[Block]:

@@ -22,7 +22,8 @@ def best(settings: LogprobsSettings, inputs: Inputs | None, plan: Plan) -> Best:
             Short(
                 "small-model",
                 f"a model of {size / 1e6:,.0f} M parameters only informs here, and PASS needs "
-                f"{limits.smallest_parameters / 1e6:,.0f} M: leave the check out, or lower `limits.smallest_parameters` knowingly",
+                f"{limits.smallest_parameters / 1e6:,.0f} M: leave the check out, or lower "
+                "`limits.smallest_parameters` knowingly",
             )
         )
     tokens = corpus.windows * (corpus.window_tokens - 1)

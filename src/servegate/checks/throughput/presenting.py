@@ -29,12 +29,12 @@ def present(
         arms = measured(evidence)
         row = alone(arms, between)
         blocks += [row] if row is not None else []
-        blocks.append(latency(arms))
         if settings.slo is not None:
             blocks.append(goodput(arms, settings.slo))
-        table = machine(arms)
-        blocks += [table] if table.rows else []
-    blocks += [_noise_table(comparison), _how(settings)]
+        tables = [table for table in (latency(arms), machine(arms)) if table.rows]
+        blocks += [Fold(title=table.title, blocks=(table,)) for table in tables]
+    noise = _noise_table(comparison)
+    blocks += [Fold(title=noise.title, blocks=(noise,)) if isinstance(noise, Table) else noise, _how(settings)]
     return Section(
         check="throughput",
         title="Throughput",
