@@ -36,7 +36,7 @@ def best(settings: AccuracySettings, inputs: Inputs | None, _plan: Plan) -> Best
     if n < limits.smallest_n:
         short.append(Short("smoke-test", f"{n:,} questions, and PASS needs {limits.smallest_n:,}"))
     if possible >= limits.pass_drop_points:
-        needed = questions_needed(limits.pass_drop_points / 100, 0.0, PASS_ALPHA)
+        needed = max(questions_needed(limits.pass_drop_points / 100, 0.0, PASS_ALPHA) or 0, limits.smallest_n)
         short.append(
             Short(
                 "drop-open",
