@@ -182,3 +182,11 @@ def test_a_record_of_an_older_servegate_tells_by_its_remark(monkeypatch: pytest.
         assert present(kept, evidence(first, second), ThroughputSettings(), ()) == present(
             comparison, evidence(first, second), ThroughputSettings(), ()
         )
+
+
+def test_on_a_cpu_the_spread_is_said_to_be_the_hosts() -> None:
+    facts = (engine_facts("baseline", device="cpu"), engine_facts("candidate", device="cpu"))
+    seen = evidence(arm({32: FIRST}), arm({32: FIRST}), facts)
+    comparison = compare(seen, ThroughputSettings())
+    assert isinstance(comparison, Comparison)
+    assert "20.0% between starts, since the host sets the pace" in present(comparison, seen, ThroughputSettings(), ()).noise

@@ -60,17 +60,18 @@ def _point(
     """Compare the arms under one load, beside what their cards allow."""
     allowed = allowance(evidence, settings, key)
     host = host_bound(pair, allowed.arms, settings)
+    by_host = on_cpu or host is not None
     point = speed_pair(
         key,
         pair.baseline,
         pair.candidate,
-        restart_sd(host=on_cpu or host is not None, settings=settings),
+        restart_sd(host=by_host, settings=settings),
         faults(pair, settings, on_cpu=on_cpu),
         unseen(pair, on_cpu=on_cpu),
         (*remarks(pair, settings, on_cpu=on_cpu), *([host] if host else [])),
         in_turn=settings.interleave,
     )
-    told = {"ceilings": allowed.arms, "ceilings_reason": allowed.reason, "host_bound": host is not None}
+    told = {"ceilings": allowed.arms, "ceilings_reason": allowed.reason, "host_bound": by_host}
     return point.model_copy(update=told)
 
 

@@ -49,7 +49,8 @@ class SpeedPair(Record):
     remarks: tuple[str, ...] = ()
     """`code: sentence` of what explains a speed without voiding it: queues, preemptions, a power limit, odd prompts."""
     host_bound: bool | None = None
-    """Whether the host sets the pace of both arms (`pace`); None in a record of an older servegate that does not tell."""
+    """Whether the host sets the pace of both arms (`pace`), as it always does on a CPU; None in a record of an older
+    servegate that does not tell."""
     detectable: float | None = None
     restart_sd: float | None = None
     """Standard deviation of one start's log speed that the interval holds; None in a record of an older servegate."""
