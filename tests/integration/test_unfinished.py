@@ -267,6 +267,19 @@ def test_a_single_run_that_is_damaged_takes_its_older_pass_away(replica: Replica
     assert not (tmp_path / "output").exists()
 
 
+def test_a_damaged_run_that_still_says_its_gate_takes_that_gates_pass_away(replica: Replica, tmp_path: Path) -> None:
+    """The workflow need not name the gate: the record of the run does, whatever else is damaged."""
+    root = written(tmp_path / "run", replica.commits()[1])
+    passed(root)
+    assert _code(["publish", str(root)]) == 0
+    damage(root, "evidence")
+    os.environ["GITHUB_RUN_ID"] = "101"
+    assert _code(["publish", str(root)]) == 2
+    [comment] = replica.comments()
+    assert "NOT EVALUATED: `demo`" in comment["body"]
+    assert [(check["name"], check["conclusion"]) for check in replica.check_runs()] == [("servegate/demo", "failure")]
+
+
 def test_a_run_of_another_commit_brings_no_pass_into_the_overview(replica: Replica, tmp_path: Path) -> None:
     _, head = replica.commits()
     folder = index(tmp_path / "runs", head, "a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import click
 from servegate import pipeline, publish
 from servegate.artifacts import RunDirectory, stored
 from servegate.cli.unfinished import FILES, how_it_ended, notice, switched_on
+from servegate.config.schema import GATE_NAME
 from servegate.domain.judgement import Outcome, Verdict
 from servegate.domain.plan import sha256_of
 from servegate.errors import NotJudgedError, PublishError, RunDirectoryError, ServegateError
@@ -76,8 +78,20 @@ def publish_run(run: Path, wanted: Wanted, *, gate: str, tested: str | None = No
     except ServegateError as error:
         if not (run / "run.json").is_file():
             raise
-        settings = replace(wanted.publication(gate, run), tested=tested)
+        place = gate if several else _gate_of(run) or gate
+        settings = replace(wanted.publication(place, run), tested=tested)
         return replace(publish_unfinished(settings, "damaged", why=f"its run can not be read: {error.what}"), damage=error)
+
+
+def _gate_of(run: Path) -> str | None:
+    """Return the gate that a damaged run was of, so that it takes the place of that gate's older verdict; None when unknown."""
+    if (run / "run.json").is_symlink():
+        return None
+    try:
+        gate = RunDirectory(run).read_run().gate
+    except ServegateError:
+        return None
+    return gate if re.fullmatch(GATE_NAME, gate) else None
 
 
 def _publish(directory: RunDirectory, run: Path, wanted: Wanted, *, several: bool) -> Said:
