@@ -57,6 +57,10 @@ class RunDirectoryError(ServegateError):
     exit_code = ExitCode.USAGE
 
 
+class NotJudgedError(RunDirectoryError):
+    """A run was measured, and never judged or never drawn."""
+
+
 class StorageError(ServegateError):
     """The run directory could not be written: disk full, no permission, something in the way."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -65,7 +66,8 @@ class Replica:
         self.storage.server_close()
 
     def reset(self) -> None:
-        """Back to the seed: no comment, no fault."""
+        """Back to the seed: no comment, no artifact, no fault."""
+        shutil.rmtree(self.directory / "artifacts", ignore_errors=True)
         self._ask("POST", "/envs/gate/reset", {})
         self.faults()
 

@@ -30,6 +30,7 @@ Json = dict[str, Any]
 ONE_COMMENT = "/repos/{owner}/{repo}/issues/comments/{comment}"
 CHECK_RUNS = "/repos/{owner}/{repo}/check-runs"
 FIRST_CHECK_RUN_ID = 60_000_000_000
+REPOSITORY_ID = 7
 
 
 def with_links() -> None:
@@ -39,13 +40,16 @@ def with_links() -> None:
 
     def comment_json(state: Any, repo: Json, number: Any, comment: Json) -> Json:
         url = f"{_url(repo)}/issues/comments/{comment['id']}"
-        return {**plain_comment(state, repo, number, comment), "url": url}
+        plain = plain_comment(state, repo, number, comment)
+        return {**plain, "url": url, "performed_via_github_app": None}
 
     def pull_json(state: Any, repo: Json, pull: Json) -> Json:
         issue = f"{_url(repo)}/issues/{pull['number']}"
         links = {"issue_url": issue, "comments_url": f"{issue}/comments", "statuses_url": f"{_url(repo)}/statuses"}
         plain = plain_pull(state, repo, pull)
-        sides = {side: {**plain[side], "repo": {"full_name": repo["full_name"]}} for side in ("head", "base")}
+        sides = {
+            side: {**plain[side], "repo": {"full_name": repo["full_name"], "id": REPOSITORY_ID}} for side in ("head", "base")
+        }
         return {**plain, **links, **sides}
 
     # Each module imported the functions by name, so each holds its own reference.
@@ -175,7 +179,7 @@ def download_artifact(ctx: Any, request: Any) -> Response:
 def _artifact_json(repo: Json, path: Path) -> Json:
     number, _, sha = path.stem.partition("-")
     url = f"{_url(repo)}/actions/artifacts/{number}"
-    run = {"id": int(number) * 10, "head_sha": sha, "head_branch": "feat/x"}
+    run = {"id": int(number) * 10, "head_sha": sha, "head_branch": "feat/x", "head_repository_id": REPOSITORY_ID}
     plain = {"id": int(number), "name": "servegate-run", "expired": False, "workflow_run": run}
     return {**plain, "url": url, "archive_download_url": f"{url}/zip"}
 

@@ -22,8 +22,11 @@ import yaml
 
 from servegate.artifacts import RunDirectory, dump
 from servegate.checks.prompts.settings import PromptsSettings
+from servegate.cli import _code
 from servegate.domain.plan import Origin
+from servegate.publish import remote
 from servegate.publish.commands import accepted_by
+from servegate.publish.pull_request import connect
 from tests.fakes.github import PULL_REQUEST, REPOSITORY, Replica
 from tests.integration.measured_prompts import write_measured
 from tests.unit.checks.prompts_evidence import evidence
@@ -66,6 +69,22 @@ class Pull:
     folder: Path
     runs: int = 200
 
+    def shows(self, measured: Path, run: int, attempt: int = 1) -> None:
+        """Judge and publish a stored run, as the workflow that measured it does."""
+        event = self.folder / "pull_request.json"
+        event.write_text(json.dumps(self.replica.event()))
+        environment = {
+            "GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(event),
+            "GITHUB_REPOSITORY": REPOSITORY, "GITHUB_RUN_ID": str(run), "GITHUB_TOKEN": self.replica.tokens["bot"],
+            "GITHUB_RUN_ATTEMPT": str(attempt),
+        }  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            assert _code(["compare", str(measured / "demo")]) == 3
+            assert _code(["report", str(measured / "demo")]) == 0
+            assert _code(["publish", str(measured)]) == 0
+
     def says(self, login: str, body: str, action: str = "created") -> subprocess.CompletedProcess[str]:
         """Comment as somebody and run the workflow's job for it."""
         self.replica.wait(60)
@@ -78,7 +97,7 @@ class Pull:
         event = {
             "action": action,
             "issue": {"number": PULL_REQUEST, "pull_request": {"url": "x"}},
-            "comment": {"id": number, "body": body, "user": {"login": login}},
+            "comment": {"id": number, "body": body, "user": {"login": login, "type": "User"}},
         }
         (place / "event.json").write_text(json.dumps(event))
         environment = {
@@ -112,6 +131,11 @@ class Pull:
     def checks(self) -> dict[str, str]:
         return {check["name"]: check["conclusion"] for check in self.replica.check_runs()}
 
+    @property
+    def unchanged(self) -> bool:
+        """Whether the check runs are what the run itself gave."""
+        return self.checks == dict.fromkeys(("servegate/demo", "servegate/all-serving-configs"), "action_required")
+
     def comment(self, gate: str) -> str:
         [body] = [each["body"] for each in self.replica.comments() if each["body"].startswith(f"<!-- servegate:{gate} -->")]
         return str(body)
@@ -122,12 +146,12 @@ class Pull:
         return accepted
 
 
-def measured(folder: Path, head: str) -> bytes:
+def measured(folder: Path, head: str, costs: int = 6) -> bytes:
     """Write what `servegate ci` leaves of one gate: two prompts whose fact changes in every round; returns it as an archive."""
     said = "It costs {} euros \u2028 a day."
     found = evidence(
         {"p": [said.format(5)] * 2, "q": [said.format(7)] * 2},
-        {"p": [said.format(6)] * 2, "q": [said.format(8)] * 2},
+        {"p": [said.format(costs)] * 2, "q": [said.format(8)] * 2},
         filler=30,
     )
     limits = {"fact_changes": "review", "unseen_increase_points": 15}
@@ -153,7 +177,7 @@ def measured(folder: Path, head: str) -> bytes:
 
 
 @pytest.fixture
-def pull(shared_replica: Replica, tmp_path: Path) -> Pull:
+def pull(shared_replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pull:
     shared_replica.reset()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/docker").write_text(DOCKER)
@@ -161,7 +185,12 @@ def pull(shared_replica: Replica, tmp_path: Path) -> Pull:
     _, head = shared_replica.commits()
     shared_replica.upload(5, head, measured(tmp_path / "uploaded", head))
     shared_replica.permit("dev", "push")
-    return Pull(shared_replica, tmp_path)
+    for name, value in shared_replica.network().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(remote, "connect", lambda url, token: connect(url, token, pause_s=0))
+    pull = Pull(shared_replica, tmp_path)
+    pull.shows(tmp_path / "uploaded", 100)
+    return pull
 
 
 def test_a_writers_comments_are_judged_into_the_check_the_comment_and_the_ledger(pull: Pull) -> None:
@@ -194,8 +223,8 @@ def test_a_reader_is_refused_by_a_reaction_and_nothing_changes(pull: Pull) -> No
     assert done.returncode == 2
     assert "@dev may not accept: their permission here is 'read'" in done.stderr
     assert pull.reactions == ["-1"]
-    assert pull.checks == {}
-    assert [each["user"] for each in pull.replica.comments()] == ["dev"]
+    assert pull.unchanged
+    assert [each["user"] for each in pull.replica.comments()] == ["bot", "dev"], "who may not accept gets no reply"
 
 
 def test_what_the_run_does_not_hold_is_told_by_a_reaction_with_what_it_holds(pull: Pull) -> None:
@@ -203,7 +232,7 @@ def test_what_the_run_does_not_hold_is_told_by_a_reaction_with_what_it_holds(pul
     assert done.returncode == 2
     assert "Unread: p, q." in done.stderr
     assert pull.reactions == ["confused"]
-    assert pull.checks == {}
+    assert pull.unchanged
 
 
 @pytest.mark.parametrize(
@@ -227,7 +256,7 @@ def test_a_job_that_a_quotation_starts_all_the_same_changes_nothing(pull: Pull) 
     done = pull.says("dev", "> /servegate accept p quoted")
     assert done.returncode == 2
     assert "no command to servegate" in done.stderr
-    assert pull.checks == {}
+    assert pull.unchanged
 
 
 def test_an_edited_comment_accepts_nothing_now_or_later(pull: Pull) -> None:
@@ -242,32 +271,62 @@ def test_an_edited_comment_accepts_nothing_now_or_later(pull: Pull) -> None:
     assert [line["prompt"] for line in pull.ledger()] == ["q"]
 
 
-def test_an_acceptance_of_an_earlier_run_or_of_somebody_who_lost_access_does_not_count(pull: Pull) -> None:
-    """Nobody accepts what was not yet measured, and permission is asked of GitHub at the moment it is acted on."""
-    from datetime import UTC, datetime
+def test_a_comment_written_before_a_newer_run_was_shown_accepts_nothing_of_it(pull: Pull) -> None:
+    """Its author read the run that was shown then. The newer one ended long before, by the measuring machine's clock."""
+    pull.replica.wait(60)
+    number = pull.replica.comment_as("dev", "/servegate accept p the price is an example")
+    pull.replica.wait(60)
+    _, head = pull.replica.commits()
+    pull.replica.upload(6, head, measured(pull.folder / "again", head, costs=99))
+    pull.shows(pull.folder / "again", 150)
+    for _ in range(2):  # the job is started again: one reply
+        done = pull.woken("dev", "/servegate accept p the price is an example", number)
+        assert done.returncode == 2
+        assert "it was written before this run was shown" in done.stderr
+    assert pull.unchanged
+    [reply] = [each["body"] for each in pull.replica.comments() if "Not accepted" in each["body"]]
+    assert "(`p`): it was written before this run was shown" in reply
+    assert "-1" in next(each for each in pull.replica.comments() if each["id"] == number)["reactions"]
+    done = pull.says("dev", "/servegate accept p now I have read it")
+    assert done.returncode == 0, done.stderr
+    assert [line["why"] for line in pull.ledger()] == ["now I have read it"]
 
-    from servegate.publish.acceptances import Comments
 
-    number = pull.replica.comment_as("dev", "/servegate accept p fine")
-    event = {
-        "action": "created",
-        "issue": {"number": PULL_REQUEST, "pull_request": {}},
-        "comment": {"id": number + 1, "body": "/servegate accept q fine", "user": {"login": "bot"}},
-    }
-    (pull.folder / "event.json").write_text(json.dumps(event))
-    environment = {
-        "GITHUB_EVENT_NAME": "issue_comment", "GITHUB_EVENT_PATH": str(pull.folder / "event.json"), "GITHUB_RUN_ID": "1",
-        "GITHUB_REPOSITORY": REPOSITORY, "GITHUB_TOKEN": pull.replica.tokens["bot"],
-    }  # fmt: skip
-    before = {name: os.environ.get(name) for name in pull.replica.network()}
-    os.environ.update(pull.replica.network())
-    try:
-        since = datetime(2020, 1, 1, tzinfo=UTC)
-        assert [each.asked.prompt for each in Comments(environment).since(since)] == ["p", "q"]
-        assert [each.asked.prompt for each in Comments(environment).since(datetime(2100, 1, 1, tzinfo=UTC))] == ["q"]
-        assert [each.asked.prompt for each in Comments(environment).since(None)] == ["q"]
-        pull.replica.permit("dev", "pull")
-        assert [each.asked.prompt for each in Comments(environment).since(since)] == ["q"]
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+def test_a_stored_run_that_was_never_shown_accepts_nothing(pull: Pull) -> None:
+    """Measured and uploaded, and the job that shows it has not ended: the comment still shows the run before it."""
+    _, head = pull.replica.commits()
+    pull.replica.upload(6, head, measured(pull.folder / "again", head, costs=99))
+    done = pull.says("dev", "/servegate accept p fine")
+    assert done.returncode == 2
+    assert "no comment of the gate demo shows the run that is stored now" in done.stderr
+    assert pull.unchanged
+
+
+def test_two_comments_at_once_both_count_and_what_they_accept_is_dated_by_them(pull: Pull) -> None:
+    pull.replica.wait(60)
+    first = pull.replica.comment_as("dev", "/servegate accept p one")
+    second = pull.replica.comment_as("dev", "/servegate accept q two")
+    assert pull.woken("dev", "/servegate accept p one", first).returncode == 0
+    expires = {line["expires"] for line in pull.ledger()}
+    # The first job has drawn the comment anew since the second one was written; its job is started again days later.
+    for _ in range(3):
+        pull.replica.wait(86_400)
+    done = pull.woken("dev", "/servegate accept q two", second)
+    assert done.returncode == 0, done.stderr
+    assert [line["prompt"] for line in pull.ledger()] == ["p", "q"]
+    assert {line["expires"] for line in pull.ledger()} == expires, "90 days from the comment, not from the job"
+    assert pull.checks == dict.fromkeys(("servegate/demo", "servegate/all-serving-configs"), "success")
+
+
+def test_a_run_that_is_started_again_after_an_acceptance_is_shown_in_its_place(pull: Pull) -> None:
+    """GitHub keeps a run's number when it is started again, and the job that accepted has a higher one."""
+    pull.replica.wait(60)
+    for prompt in ("p", "q"):
+        assert pull.says("dev", f"/servegate accept {prompt} fine").returncode == 0
+    assert pull.checks == dict.fromkeys(("servegate/demo", "servegate/all-serving-configs"), "success")
+    assert "[run 100, attempt 1]" in pull.comment("demo"), "an acceptance is no run: the one that measured keeps the evidence"
+    _, head = pull.replica.commits()
+    measured(pull.folder / "again", head, costs=99)
+    pull.shows(pull.folder / "again", 100, attempt=2)
+    assert pull.unchanged
+    assert "REVIEW" in pull.comment("demo")

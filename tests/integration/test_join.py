@@ -230,3 +230,20 @@ def test_one_process_that_measures_both_notices_what_it_can_not_prevent(tmp_path
     assert document(run, "run.json")["status"] == "failed"
     assert servegate(here, "compare", str(run)).returncode in (3, 5)
     assert document(run, "verdict.json")["data"]["outcome"] != "pass"
+
+
+def test_measuring_an_arm_anew_leaves_no_verdict_of_the_arm_before(arms: Path) -> None:
+    run = joined(arms, arms / "output")  # the plan that was measured names this output
+    try:
+        for verb in ("compare", "report"):
+            assert servegate(arms, verb, str(run)).returncode == 0
+        assert document(run, "verdict.json")["data"]["outcome"] == "pass"
+        again = servegate(arms, "measure", "--arm=candidate", "--output=output")
+        assert again.returncode == 0, again.stderr
+        assert [name for name in ("verdict.json", "report", "comparisons") if (run / name).exists()] == []
+        published = servegate(arms, "publish", str(run))
+        assert published.returncode == 2
+        assert "servegate report" in published.stderr
+        assert servegate(arms, "verify", str(run)).returncode == 0
+    finally:
+        shutil.rmtree(run.parent)

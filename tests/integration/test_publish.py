@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from servegate.publish import publish as publish_everything
 from servegate.publish.annotations import Annotation
 from servegate.publish.check_run import conclusion_of
 from servegate.publish.event import Run
-from servegate.publish.pull_request import Clock, connect, marker, run_of
+from servegate.publish.marks import Shown, marker, shown_by
+from servegate.publish.pull_request import Clock, connect
 from servegate.publish.remote import within
 from tests.fakes.github import PULL_REQUEST, REPOSITORY, Replica, pull_request_event
 from tests.unit.publish.test_publish import FILES, verdict
@@ -193,7 +195,7 @@ def test_hostile_text_can_neither_end_the_comment_nor_own_another(replica: Repli
     [comment] = replica.comments()
     assert "\x00" not in comment["body"]
     assert "\x1b" not in comment["body"]
-    assert run_of(comment["body"]) == Run(100, 1)
+    assert shown_by(comment["body"]) == Shown(GATE, replica.commits()[1], Run(100, 1))
     assert publish(replica, runner, "next", GITHUB_RUN_ID="101").comment == "updated"
 
 
@@ -209,6 +211,71 @@ def test_a_text_too_long_for_github_becomes_the_verdict_alone(replica: Replica, 
     [comment] = replica.comments()
     assert len(comment["body"]) < 400
     assert "**FAIL**" in comment["body"]
+
+
+def test_of_the_same_evidence_a_comment_says_since_when_it_has_been_shown(replica: Replica, runner: dict[str, str]) -> None:
+    """An acceptance is held against that time, so drawing the comment again (an acceptance does) must not move it."""
+
+    def shows(evidence: str | None, run: str) -> tuple[Shown | None, str]:
+        replica.wait(60)
+        Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(replica.event()))
+        environment = {**runner, "GITHUB_TOKEN": replica.tokens["bot"], "GITHUB_RUN_ID": run}
+        hurried(FILES, verdict(), replace(SETTINGS, drawn_from=evidence), environment)
+        [comment] = replica.comments()
+        return shown_by(comment["body"]), comment["updated_at"]
+
+    first, shown_at = shows("e" * 64, "100")
+    assert first == Shown(GATE, replica.commits()[1], Run(100, 1), "e" * 64)
+    again, _ = shows("e" * 64, "101")
+    assert again is not None
+    assert (again.run.id, again.since) == (101, datetime.fromisoformat(shown_at))
+    assert shows("e" * 64, "101")[0] == again
+    third, _ = shows("e" * 64, "102")
+    assert third is not None
+    assert third.since == again.since
+    other, _ = shows("f" * 64, "103")
+    assert other is not None
+    assert (other.evidence, other.since) == ("f" * 64, None)
+    assert shows(None, "104")[0] == Shown(GATE, replica.commits()[1], Run(104, 1)), "a run that was cancelled shows no evidence"
+
+
+SWEEPING = Publication(gate="all-serving-configs", run_directory="/runs", outputs={}, sweeps=True)
+
+
+def test_what_shows_an_older_commit_says_so_and_nothing_else_is_touched(replica: Replica, runner: dict[str, str]) -> None:
+    _, head = replica.commits()
+    old = f"{Shown('a', 'd' * 40, Run(90, 2), 'e' * 64).lines()}## \u2705 PASS\n"
+    for name, body in [
+        ("bot", old), ("dev", old), ("bot", f"> {old}"), ("bot", "hi"),
+        ("bot", f"{Shown('b', head, Run(91, 1)).lines()}## PASS\n"),
+    ]:  # fmt: skip
+        replica.comment_as(name, body)
+    before = [each["body"] for each in replica.comments()]
+
+    def sweep(run: str) -> Published:
+        Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(replica.event()))
+        return hurried(FILES, verdict(), SWEEPING, {**runner, "GITHUB_TOKEN": replica.tokens["bot"], "GITHUB_RUN_ID": run})
+
+    assert sweep("100").log[-1].startswith("1 comment(s) of other gates")
+    bodies = [each["body"] for each in replica.comments()]
+    assert bodies[1:-1] == before[1:]
+    assert bodies[0].startswith("<!-- servegate:a -->\n<!-- servegate-run: " + "d" * 40 + " 90.2 -->\n## \u23f3 OUTDATED: `a`")
+    assert "PASS" not in bodies[0]
+    assert f"[run 90](https://github.com/{REPOSITORY}/actions/runs/90)" in bodies[0]
+    assert "comment(s)" not in sweep("101").log[-1], "it is said once"
+    # Another workflow's run for that gate, started before the one that swept, ends after it: its verdict is put all the same.
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(replica.event()))
+    environment = {**runner, "GITHUB_TOKEN": replica.tokens["bot"], "GITHUB_RUN_ID": "95"}
+    assert hurried(FILES, verdict(), replace(SETTINGS, gate="a"), environment).comment == "updated"
+
+
+def test_a_run_that_was_overtaken_sweeps_nothing(replica: Replica, runner: dict[str, str]) -> None:
+    replica.comment_as("bot", f"{Shown('a', 'd' * 40, Run(90, 1)).lines()}## PASS\n")
+    base, _ = replica.commits()
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps(pull_request_event(PULL_REQUEST, "c" * 40, base)))
+    done = hurried(FILES, verdict(), SWEEPING, {**runner, "GITHUB_TOKEN": replica.tokens["bot"]})
+    assert done.comment == "outdated"
+    assert "## PASS" in replica.comments()[0]["body"]
 
 
 # -- the check run -------------------------------------------------------------------------------------------------
@@ -306,6 +373,42 @@ def test_a_comment_job_updates_the_live_head_only(replica: Replica, runner: dict
     done = hurried(FILES, verdict(Outcome.PASS), replace(CHECKED, tested=head), environment)
     assert done.comment == "created"
     assert [(check["head_sha"], check["conclusion"]) for check in replica.check_runs()] == [(head, "success")]
+
+
+def test_a_comment_job_never_puts_back_what_a_newer_run_has_replaced(replica: Replica, runner: dict[str, str]) -> None:
+    """It was woken for the evidence that was shown, and while it judged, a newer run was published."""
+    _, head = replica.commits()
+    replica.comment_as("bot", f"{Shown(GATE, head, Run(90, 1), 'f' * 64).lines()}## FAIL\n")
+    Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps({"issue": {"number": PULL_REQUEST, "pull_request": {}}}))
+    environment = {**runner, "GITHUB_EVENT_NAME": "issue_comment", "GITHUB_TOKEN": replica.tokens["bot"]}
+    settings = replace(CHECKED, tested=head, drawn_from="e" * 64)
+    assert hurried(FILES, verdict(Outcome.PASS), settings, environment).comment == "newer"
+    assert "## FAIL" in replica.comments()[0]["body"]
+    assert replica.check_runs() == []
+    assert hurried(FILES, verdict(Outcome.PASS), replace(settings, drawn_from="f" * 64), environment).comment == "updated"
+    assert [check["external_id"] for check in replica.check_runs()] == ["servegate:90.1"]
+
+
+def test_of_two_second_jobs_the_one_of_the_newer_measurement_counts(replica: Replica, runner: dict[str, str]) -> None:
+    """The older measurement ends last, so the job that publishes it has the higher number."""
+    _, head = replica.commits()
+
+    def job(own: str, measured: int, outcome: Outcome) -> Published:
+        run = {"id": measured, "run_attempt": 1, "head_sha": head, "head_branch": "feat/x", "pull_requests": []}
+        run["head_repository"] = {"full_name": REPOSITORY}
+        Path(runner["GITHUB_EVENT_PATH"]).write_text(json.dumps({"workflow_run": run}))
+        environment = {
+            **runner,
+            "GITHUB_EVENT_NAME": "workflow_run",
+            "GITHUB_TOKEN": replica.tokens["bot"],
+            "GITHUB_RUN_ID": own,
+        }
+        return hurried(FILES, verdict(outcome), replace(CHECKED, tested=head), environment)
+
+    assert job("200", 60, Outcome.FAIL).comment == "created"
+    assert job("201", 50, Outcome.PASS).comment == "newer"
+    assert [check["conclusion"] for check in replica.check_runs()] == ["failure"]
+    assert f"[run 60, attempt 1](https://github.com/{REPOSITORY}/actions/runs/60)" in replica.comments()[0]["body"]
 
 
 def test_a_head_that_no_open_pull_request_has_is_left_alone(replica: Replica, runner: dict[str, str]) -> None:

@@ -462,6 +462,7 @@ def test_a_cancelled_run_is_published_from_what_it_left(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("outcome", "code", "published", "fail_on", "expected"),
     [
+        ("review", "3", "success", ACTION["inputs"]["fail-on"]["default"], 3),
         ("pass", "0", "success", "fail,not_comparable,error", 0),
         ("review", "3", "success", "fail,not_comparable,error", 0),
         ("review", "3", "success", "fail,review", 3),
@@ -480,6 +481,20 @@ def test_the_job_ends_as_the_verdict_says(
     runner: Runner, outcome: str, code: str, published: str, fail_on: str, expected: int
 ) -> None:
     runner.run("Pass or fail", expected=expected, OUTCOME=outcome, EXIT_CODE=code, PUBLISHED=published, FAIL_ON=fail_on)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "may_merge", "expected"),
+    [
+        ("review", "3", "true", 0), ("not_comparable", "4", "true", 0), ("review", "3", "false", 3), ("review", "3", "", 3),
+        ("review", "3", "yes", 3), ("fail", "1", "true", 1), ("error", "5", "true", 5),
+    ],
+)  # fmt: skip
+def test_what_the_workflow_lets_merge_fails_no_job_and_a_fail_always_does(
+    runner: Runner, outcome: str, code: str, may_merge: str, expected: int
+) -> None:
+    settings = {"FAIL_ON": ACTION["inputs"]["fail-on"]["default"], "PUBLISHED": "success", "MAY_MERGE": may_merge}
+    runner.run("Pass or fail", expected=expected, OUTCOME=outcome, EXIT_CODE=code, **settings)
 
 
 def test_what_a_cancelled_step_left_is_removed_by_label(runner: Runner) -> None:

@@ -6,6 +6,7 @@ written before the JSON that names them, and run.json after both.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -146,6 +147,14 @@ class RunDirectory:
         for path in (self.root / "arms" / _arm(arm)).glob("*"):
             if path.is_file() and path.name != "serving.yaml":
                 path.unlink()
+
+    def forget_products(self) -> None:
+        """Remove verdict, comparisons and report before anything is measured anew: they are about other evidence."""
+        with stored(self.root):
+            (self.root / "verdict.json").unlink(missing_ok=True)
+            for folder in ("comparisons", "report"):
+                if (self.root / folder).is_dir():
+                    shutil.rmtree(self.root / folder)
 
     def write_measurement(
         self, plan: Plan, arm: str, check: str, measurement: Measurement | NotMeasured, seconds: float

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from servegate import pipeline
 from servegate.artifacts import RunDirectory
+from servegate.cli.publish_run import evidence_of
 from servegate.errors import UsageError
 from servegate.ledger import Entry
-from servegate.publish.acceptances import DONE, UNKNOWN, Comments
-from servegate.publish.commands import Accept
+from servegate.publish.acceptances import DONE, UNKNOWN, Comments, Stored
 from servegate.text import strict_yaml
 
 HOLDS_DAYS = 90
@@ -18,41 +18,41 @@ HOLDS_DAYS = 90
 
 
 def entries_of(runs: Sequence[RunDirectory], comments: Comments, expires: str | None) -> tuple[Entry, ...]:
-    """Return what the comments accept of the runs, the newest one last.
+    """Return what the comments accept of the runs, run by run, the oldest comment first.
 
     Raises:
-        UsageError: the event's comment accepts nothing that any of the runs holds, or its author may not accept.
+        UsageError: the event's comment accepts nothing that any of the runs holds, does not hold for what it accepts, or its
+            author may not accept.
     """
-    comments.writer()
+    asked = comments.writer()
     entries: list[Entry] = []
-    held: set[Accept] = set()
     unread: set[str] = set()
+    accepted, against = False, ""
     for run in runs:
         rows = strict_yaml.load(pipeline.review(run)[0]["reviews.yaml"].decode(), "reviews.yaml").data.get("reviews") or []
         unread |= {str(row.get("prompt")) for row in rows}
-        for said in comments.since(ended_at(run)):
+        standing = comments.standing(_stored(run))
+        for said in standing.held:
             wanted = [
                 {**row, "verdict": "minor", "why": said.asked.reason} for row in rows if row.get("prompt") == said.asked.prompt
             ]
             until = expires or (said.at.date() + timedelta(days=HOLDS_DAYS)).isoformat()
             if wanted:
-                held.add(said.asked)
                 entries += pipeline.accept(run, {"reviews": wanted}, f"@{said.asked.login}", until)
-    if comments.asked not in held:
-        comments.react(UNKNOWN)
-        shown = ", ".join(sorted(unread)[:20]) or "none"
-        raise UsageError(f"this run holds no unread change of {comments.asked.prompt!r}", advice=f"Unread: {shown}.")
-    comments.react(DONE)
-    return tuple(entries)
+        if asked.prompt in {row.get("prompt") for row in rows}:
+            accepted |= standing.against is None
+            against = standing.against or against
+    if accepted:
+        comments.react(DONE)
+        return tuple(entries)
+    if against:
+        comments.refuse(against)
+        raise UsageError(f"{asked.prompt!r} is not accepted: {against}", advice="Read what the comment shows now; accept anew.")
+    comments.react(UNKNOWN)
+    shown = ", ".join(sorted(unread)[:20]) or "none"
+    raise UsageError(f"this run holds no unread change of {asked.prompt!r}", advice=f"Unread: {shown}.")
 
 
-def ended_at(run: RunDirectory) -> datetime | None:
-    """Return when the last stage of a run ended, by its machine's clock; None when the record does not say."""
-    found = []
-    for stage in run.read_run().data.get("stages", ()):
-        try:
-            began = datetime.fromisoformat(str(stage["started_at"]))
-            found.append(began + timedelta(seconds=float(stage.get("seconds") or 0)))
-        except (ValueError, TypeError, KeyError, OverflowError):
-            return None
-    return max((each for each in found if each.tzinfo is not None), default=None)
+def _stored(run: RunDirectory) -> Stored:
+    plan = run.read_plan()
+    return Stored(plan.gate, plan.origin.head if plan.origin else None, evidence_of(run))

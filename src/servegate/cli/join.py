@@ -52,8 +52,8 @@ def _index(pairs: Path, sides: tuple[Path, ...], output: Path) -> None:
             continue
         try:
             told = read_index(side).not_measured
-        except (RunDirectoryError, KeyError, TypeError, ValueError) as error:
-            click.echo(printable(f"{side / INDEX} is left out: {error}"), err=True)
+        except RunDirectoryError as error:
+            click.echo(printable(f"{side / INDEX} is left out: {error.what}"), err=True)
             continue
         known = {each.path for each in index.not_measured}
         mine = [each for each in told if each.path not in known and each.weight in WEIGHTS]

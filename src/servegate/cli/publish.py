@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -35,7 +36,8 @@ def command(
 
     With a token that may only read (a fork's) the exit code is 0: the run directory is stored, and a second job publishes it.
     A folder that `servegate ci` wrote is published as a whole: every run of it, then what was not measured. A run without a
-    verdict is published as not evaluated, and writes no output: there is nothing to branch on.
+    verdict is published as not evaluated, and writes no output: there is nothing to branch on. So is one that can not be read,
+    and the exit code is then 2.
     """
     if not re.fullmatch(GATE_NAME, gate):
         raise UsageError(f"{gate[:80]!r} is no gate id", advice="1 to 40 of a-z, 0-9 and dashes.")
@@ -44,9 +46,12 @@ def command(
         publish_index(run, wanted, allow_no_change=allow_no_change)
         return
     how = None if (run / "run.json").is_file() else from_job(ended)
-    said = publish_run(run, wanted) if how is None else publish_unfinished(wanted.publication(gate, run), how)
-    if said.refused is not None:
-        raise said.refused
+    if how is None:
+        said = publish_run(run, wanted, gate=gate)
+    else:
+        said = publish_unfinished(replace(wanted.publication(gate, run), sweeps=gate == OVERVIEW), how)
+    if (failure := said.refused or said.damage) is not None:
+        raise failure
 
 
 def _neutral(text: str) -> frozenset[Outcome]:

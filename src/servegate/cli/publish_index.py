@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from servegate.changes import NotMeasured
 from servegate.cli.publish_run import Said, Wanted, publish_run, publish_unfinished, tell
 from servegate.cli.unfinished import FILES, from_job, no_verdict
 from servegate.domain.judgement import Outcome
+from servegate.errors import RunDirectoryError
 from servegate.pipeline.changing import Index, read_index
 from servegate.publish import outputs
 from servegate.report.overview import Row, overall, overview
@@ -17,6 +19,9 @@ from servegate.report.unfinished import Ended
 
 OVERVIEW = "all-serving-configs"
 """Gate id of the overview's comment and check run: the one to require, since it is there whatever changed."""
+
+ACCEPTING = "issue_comment"
+"""The event that judges a stored run again: where a newer one has been shown meanwhile, the overview is the newer one's."""
 
 
 def publish_index(folder: Path, wanted: Wanted, *, allow_no_change: bool) -> None:
@@ -26,8 +31,14 @@ def publish_index(folder: Path, wanted: Wanted, *, allow_no_change: bool) -> Non
 
     Raises:
         PublishError: something was refused.
+        RunDirectoryError: the index could not be read, and that is published; or a run, and everything else is published.
     """
-    index = read_index(folder)
+    try:
+        index = read_index(folder)
+    except RunDirectoryError as error:
+        settings = replace(wanted.publication(OVERVIEW, folder), sweeps=True)
+        done = publish_unfinished(settings, "damaged", why=f"the list of what changed can not be read: {error.what}")
+        raise (done.refused or error) from None
     rows, said = _publish_pairs(folder, index, wanted)
     outcome, sentence = overall(rows)
     body = overview(rows, index.rules_changed, {"base": index.merge_base, "head": index.head})
@@ -42,14 +53,18 @@ def publish_index(folder: Path, wanted: Wanted, *, allow_no_change: bool) -> Non
         neutral=_neutral(rows, said, wanted, allow_no_change=allow_no_change),
         tested=index.head,
         create=len(rows) != 1 or not rows[0].measured,
+        sweeps=True,
         outputs={
             "report-path": worst.outputs["report-path"] if worst else "",
             "findings": outputs.codes(*(each.verdict for each in measured)),
             **({name: measured[0].outputs[name] for name in outputs.FIGURES} if len(measured) == 1 else outputs.nothing()),
         },
     )
-    refused = [*(each.refused for each in said), tell(dict.fromkeys(FILES, body), verdict, settings)]
-    last = next(filter(None, reversed(refused)), None)
+    refused = [each.refused for each in said]
+    if not (any(each.overtaken for each in said) and os.environ.get("GITHUB_EVENT_NAME") == ACCEPTING):
+        refused.append(tell(dict.fromkeys(FILES, body), verdict, settings)[0])
+    damaged = [each.damage for each in said]
+    last = next(filter(None, (*reversed(refused), *damaged)), None)
     if last is not None:
         raise last
 
@@ -68,7 +83,8 @@ def _publish_pairs(folder: Path, index: Index, wanted: Wanted) -> tuple[list[Row
     for pair in index.pairs:
         run, also = folder / pair.gate, index.also.get(pair.gate, ())
         if (run / "run.json").is_file():
-            found.append(publish_run(run, replace(wanted, ended=wanted.ended or "failure"), several=True))
+            mine = replace(wanted, ended=wanted.ended or "failure")
+            found.append(publish_run(run, mine, gate=pair.gate, tested=index.head, several=True))
             rows += [_row(path, found[-1]) for path in (pair.after, *also)]
             continue
         # A comment of an earlier run must not stand for a config that was not measured this time; none is made for that.

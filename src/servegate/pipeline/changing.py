@@ -14,24 +14,30 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from servegate.artifacts import dump
 from servegate.artifacts import load as load_json
 from servegate.changes import Change, ChangesError, NotMeasured, Pair, Repository, Taken, Watched, pairs_of, take
 from servegate.config import Loaded, Overrides, Resolved, load, resolve
-from servegate.config.schema import ACCEPTED_FILE, BUNDLED, MAX_INPUT_BYTES
+from servegate.config.schema import ACCEPTED_FILE, BUNDLED, GATE_NAME, MAX_INPUT_BYTES
 from servegate.domain.plan import TEMPLATES, Origin
 from servegate.domain.records import Json
 from servegate.engines.options import known_options
-from servegate.errors import ServegateError, UsageError
+from servegate.errors import RunDirectoryError, ServegateError, UsageError
 from servegate.text import strict_yaml
 from servegate.text.globs import matches
 
 INDEX = "index.json"
+AGAIN = "Run `servegate pairs` again."
+MOST_PAIRS = 100
+"""The most that `changes.max_pairs` allows; each is published by requests of its own."""
 WORKFLOWS = (".github/workflows/**", ".github/actions/**")
 """A workflow decides which gate runs and what fails it, and on a pull request GitHub takes it from the head."""
 Judge = Literal["base", "head", "protected_head"]
@@ -105,19 +111,23 @@ def prepare(repository: Repository, config: str, base: str, head: str, target: P
 
 
 def read_index(target: Path) -> Index:
-    """Read what `prepare` wrote. Raises RunDirectoryError when it is not there or damaged."""
-    data = _object(load_json(target / INDEX))
-    pairs = tuple(Pair(**{**each, "watched": Watched(**each["watched"])}) for each in data["pairs"])
-    return Index(
-        base=data["base"],
-        merge_base=data["merge_base"],
-        head=data["head"],
-        judged_by=data["judged_by"],
-        rules_changed=tuple(data["rules_changed"]),
-        pairs=pairs,
-        also={gate: tuple(also) for gate, also in data["also"].items()},
-        not_measured=tuple(NotMeasured(**each) for each in data["not_measured"]),
-    )
+    """Read what `prepare` wrote. Raises RunDirectoryError when it is not there or damaged.
+
+    It may have come from another workflow: a gate is the name of a folder and begins a comment, so it is a gate id or nothing.
+    """
+    try:
+        index = TypeAdapter(Index).validate_python(load_json(target / INDEX))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part)[:40] for part in first["loc"]) or "the whole"
+        raise RunDirectoryError(f"{target / INDEX} is damaged: {where}: {first['msg']}", advice=AGAIN) from None
+    gates = [pair.gate for pair in index.pairs]
+    if len(gates) > MOST_PAIRS:
+        raise RunDirectoryError(f"{target / INDEX} is damaged: it has more than {MOST_PAIRS} pairs", advice=AGAIN)
+    odd = next((gate for gate in gates if not re.fullmatch(GATE_NAME, gate) or gates.count(gate) > 1), None)
+    if odd is not None:
+        raise RunDirectoryError(f"{target / INDEX} is damaged: {odd[:80]!r} is no gate id, or is there twice", advice=AGAIN)
+    return index
 
 
 def resolved_pair(target: Path, gate: str, config: str, overrides: Overrides = Overrides()) -> Resolved:  # noqa: B008 - frozen
@@ -271,7 +281,7 @@ def _utf8(content: bytes, what: str) -> str:
 
 def _object(value: Json) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError("the index of pairs is damaged", advice="Run `servegate pairs` again.")
+        raise UsageError("the index of pairs is damaged", advice=AGAIN)
     return value
 
 

@@ -67,7 +67,7 @@ def report(run: RunDirectory, templates: Mapping[str, str] | None = None) -> dic
 
     `templates`: a team's own, in place of those of the plan.
     """
-    from servegate.report import render  # its libraries take a second to import, and judging needs none of them
+    from servegate.report import Source, render  # its libraries take a second to import, and judging needs none of them
 
     run.ensure_untouched()
     plan = run.read_plan()
@@ -87,7 +87,7 @@ def report(run: RunDirectory, templates: Mapping[str, str] | None = None) -> dic
             sections.append(check.present(comparison, evidence, settings[name], findings))
             figures += check.figures(comparison, evidence, settings[name])
     envelope = run.read_run()
-    files = render(
+    source = Source(
         plan,
         {name: side.engine for name, side in arms.items()},
         {name: side.manifest for name, side in arms.items()},
@@ -96,8 +96,8 @@ def report(run: RunDirectory, templates: Mapping[str, str] | None = None) -> dic
         run_status=envelope.status,
         stages=_stage_rows(run, plan, envelope.data.get("stages", ())),
         figures=complete(arms, figures, missing, plan.checks, verdict.findings),
-        templates=templates,
     )
+    files = render(source, templates)
     run.write_products(files)
     run.write_checksums()
     return files

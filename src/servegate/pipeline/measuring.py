@@ -83,6 +83,7 @@ class Measuring:
             )
         self.write("running")
         self.run.write_plan(self.plan)
+        self.run.forget_products()
         for name in arms:
             self.run.forget_arm(name)
         status = "failed"

@@ -48,6 +48,10 @@ class Publication:
     """Whether a comment is made where none is; one that is there is updated in any case."""
     outputs: Mapping[str, str] | None = None
     """More outputs than the verdict's own; None writes none: of several publications in one step the last one decides."""
+    drawn_from: str | None = None
+    """sha256 over the evidence that is shown; an acceptance by comment holds for what was shown before it and nothing else."""
+    sweeps: bool = False
+    """Whether the comments of other gates that show an older commit are told to be of one: this speaks for all of them."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,7 @@ def _write_outputs(verdict: Verdict, settings: Publication, environment: Mapping
     values = {
         "verdict": verdict.outcome.value,
         "exit-code": str(int(EXIT_CODES[verdict.outcome])),
+        "may-merge": str(verdict.outcome is Outcome.PASS or verdict.outcome in settings.neutral).lower(),
         "run-directory": settings.run_directory,
         **(settings.outputs or {}),
     }

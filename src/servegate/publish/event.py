@@ -66,6 +66,7 @@ class Event:
     name: str
     repository: str
     run: Run
+    """The run that measured: of a `workflow_run` the other one, whose number says which evidence is newer."""
     run_url: str
     api_url: str
     pull_request: PullRequest | None
@@ -105,6 +106,7 @@ def read_event(environment: Mapping[str, str], payload: bytes) -> Event:
     document = document_of(payload) if name in PULL_REQUEST_EVENTS or name in _OTHERS else {}
     pull_request = _pull_request(document) if name in PULL_REQUEST_EVENTS else None
     source = _source(document, repository) if name == "workflow_run" else None
+    run = (_measuring(document) if source else None) or run
     own_sha = environment.get("GITHUB_SHA", "")
     return Event(
         name=name,
@@ -133,6 +135,14 @@ def _source(document: dict[str, Any], repository: str) -> Source:
     head = _repository_name({"repo": run.get("head_repository")})
     branch = run.get("head_branch")
     return Source(sha, branch if isinstance(branch, str) else "", head, head != repository.lower())
+
+
+def _measuring(document: dict[str, Any]) -> Run | None:
+    """Return the run that measured. Jobs that publish may start in another order than the runs that they publish."""
+    run = document["workflow_run"]
+    number, attempt = run.get("id"), run.get("run_attempt", 1)
+    whole = all(isinstance(each, int) and not isinstance(each, bool) and 0 < each < 1 << 53 for each in (number, attempt))
+    return Run(number, attempt) if whole else None
 
 
 def _issue(document: dict[str, Any]) -> int:

@@ -13,11 +13,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from servegate.domain.evidence import EngineFacts, NotMeasured
-from servegate.domain.judgement import Comparison, Severity, Verdict
+from servegate.domain.judgement import Comparison, Outcome, Severity, Verdict
 
 UNKNOWN = "not-measured"
 ARMS = "arms"
 """Findings of this name are about the arms themselves, so that they void every check's figures."""
+SPEED = "throughput"
+DISBELIEVED = (Outcome.NOT_COMPARABLE, Outcome.ERROR)
+"""Outcomes of a check whose figures the gate itself does not believe."""
+IMPOSSIBLE = "throughput/above-ceiling"
+"""A speed beyond what the card can do was not measured right, whatever its weight in the verdict."""
+IN_PART = ("/partial", "/planned-missing")
+"""How codes end of a check that was measured in part: its figure is not the one that was planned."""
 MOST_CODES = 20
 _CODE = re.compile(r"[a-z0-9_]{1,40}/[a-z0-9_-]{1,80}")
 _INTERVAL = ("value", "low", "high")
@@ -41,11 +48,11 @@ def figures(
     comparisons: Mapping[str, Comparison | NotMeasured],
     engines: Mapping[str, EngineFacts | None],
 ) -> dict[str, str]:
-    """Return every figure in full precision; those of arms or checks that are not comparable are `not-measured`.
+    """Return every figure in full precision; those that the gate itself does not believe are `not-measured`.
 
     `accuracy-drop-points` is positive where the candidate is worse; both ratios are candidate / baseline.
     """
-    void = {item.check for item in verdict.findings if item.severity is Severity.NOT_COMPARABLE}
+    void = _void(verdict)
     valid = {
         name: found
         for name, found in comparisons.items()
@@ -67,6 +74,24 @@ def figures(
     if before and after and before.kv_cache_tokens and after.kv_cache_tokens and ARMS not in void:
         values["kv-cache-ratio"] = after.kv_cache_tokens / before.kv_cache_tokens
     return {name: _number(values.get(name)) for name in FIGURES}
+
+
+def _void(verdict: Verdict) -> set[str]:
+    """Return the checks without figures: not comparable, in error, in part; and speed where another check fails.
+
+    Of arms in error (an engine that died, a lost card) no figure is of the whole; a broken candidate is often a fast one.
+    """
+    found = {
+        item.check
+        for item in verdict.findings
+        if item.severity in (Severity.NOT_COMPARABLE, Severity.ERROR) or item.code.endswith(IN_PART)
+    }
+    found |= {name for name, check in verdict.checks.items() if check.outcome in DISBELIEVED}
+    failed = {item.check for item in verdict.findings if item.severity is Severity.FAIL}
+    failed |= {name for name, check in verdict.checks.items() if check.outcome is Outcome.FAIL}
+    if failed - {SPEED} or any(item.code == IMPOSSIBLE for item in verdict.findings):
+        found.add(SPEED)
+    return found
 
 
 def nothing() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """One comment per gate on a pull request: found again by a hidden marker, updated in place, never doubled.
 
-The first two lines of the comment are ours and invisible: which gate it belongs to, and which commit and run it shows.
+The first lines of the comment are ours and invisible (`marks`): which gate it belongs to, and which commit and run it shows.
 A comment is ours when it *starts* with the marker and its author is who we are, so that a person who quotes it, or a
 model that prints it, owns nothing. GitHub gives no way to create a comment once only, and a request that timed out may
 have been carried out. So nothing is ever posted twice in a row: we look again before every attempt and after every
@@ -24,7 +24,8 @@ from github.PullRequest import PullRequest as LivePullRequest
 from urllib3 import Retry
 
 from servegate.errors import PublishError
-from servegate.publish.event import Event, PullRequest, Run
+from servegate.publish.event import Event, PullRequest
+from servegate.publish.marks import Body, Shown, marker, shown_by
 from servegate.publish.refusals import LockedError, message_of, said_in_words
 
 MAX_BODY_BYTES = 65_000
@@ -97,25 +98,6 @@ def connect(api_url: str, token: str, pause_s: float = 1.0) -> Github:
     )
 
 
-def marker(gate: str) -> str:
-    """Return the hidden line that a gate's comment starts with."""
-    return f"<!-- servegate:{gate} -->"
-
-
-def comment_body(gate: str, event: Event, pull_request: PullRequest, text: str) -> str:
-    """Return the body: two hidden lines, the text (its own first marker, if it has one, is not repeated), where to look."""
-    run = f"<!-- servegate-run: {pull_request.head_sha} {event.run.id}.{event.run.attempt} -->"
-    where = f"[run {event.run.id}, attempt {event.run.attempt}]({event.run_url})"
-    tested = f"<sub>Tested commit <code>{pull_request.head_sha[:12]}</code> in {where}, which keeps the run directory.</sub>"
-    return f"{marker(gate)}\n{run}\n{text.removeprefix(marker(gate)).strip()}\n\n{tested}\n"
-
-
-def run_of(body: str) -> Run | None:
-    """Return the run that a comment of ours shows; None when its second line is not ours."""
-    found = re.match(r"<!-- servegate:[^\r\n]* -->\r?\n<!-- servegate-run: [0-9a-f]+ ([0-9]{1,20})\.([0-9]{1,9}) -->", body)
-    return Run(int(found[1]), int(found[2])) if found else None
-
-
 def put_comment(
     connection: Callable[[], Github],
     event: Event,
@@ -125,21 +107,22 @@ def put_comment(
     clock: Clock | None = None,
     *,
     create: bool = True,
+    evidence: str | None = None,
 ) -> Commented:
     """Create or update the gate's comment, unless a newer commit or a newer run has overtaken us.
 
-    Without `create` a comment that is there is updated, and none is made.
+    Without `create` a comment that is there is updated, and none is made. `evidence`: sha256 over what the text was drawn from.
 
     Raises PublishError when GitHub refuses it, or when it was not settled within `DEADLINE_S`.
     """
-    body = comment_body(gate, event, pull_request, text)
+    body = Body(Shown(gate, pull_request.head_sha, event.run, evidence), text, event.run_url)
     try:
         with said_in_words(event):
             github = connection()
             pull = github.get_repo(event.repository).get_pull(pull_request.number)
             if pull.head.sha != pull_request.head_sha:
                 return Commented("outdated", None)
-            return _Comments(pull, marker(gate), _viewer(github), event.run, clock or Clock()).put(body, create)
+            return _Comments(pull, body, viewer(github), clock or Clock()).put(create)
     except LockedError:
         return Commented("locked", None)
 
@@ -191,31 +174,31 @@ def _head_of(pull: LivePullRequest) -> str | None:
 class _Comments:
     """The gate's comments on one pull request."""
 
-    def __init__(self, pull: LivePullRequest, start: str, author: str, run: Run, clock: Clock) -> None:
+    def __init__(self, pull: LivePullRequest, body: Body, author: str, clock: Clock) -> None:
         self.pull = pull
-        self.start = start
+        self.body = body
         self.author = author
-        self.run = run
         self.clock = clock
 
     def ours(self) -> list[IssueComment]:
         """Every comment of ours on all pages, the oldest first."""
+        start = marker(self.body.shown.gate)
         found = [
             comment
             for comment in self.pull.get_issue_comments()
-            if (comment.body or "").startswith(self.start) and comment.user is not None and comment.user.login == self.author
+            if (comment.body or "").startswith(start) and comment.user is not None and comment.user.login == self.author
         ]
         return sorted(found, key=lambda comment: comment.id)
 
-    def put(self, body: str, create: bool) -> Commented:
+    def put(self, create: bool) -> Commented:
         until = self.clock.now() + DEADLINE_S
         for attempt in range(ATTEMPTS):
             if ours := self.ours():
-                return self.settle(ours, body, mine=None)
+                return self.settle(ours, mine=None)
             if not create:
                 return Commented("absent", None)
             try:
-                created = self.pull.create_issue_comment(body)
+                created = self.pull.create_issue_comment(self.body.made())
             except (GithubException, requests.RequestException) as error:
                 pause = _pause_before_retry(error, attempt)
                 if pause is None or attempt + 1 == ATTEMPTS or self.clock.now() + pause > until:
@@ -224,21 +207,24 @@ class _Comments:
                 continue
             # The author of what we have just written is who we are, whatever was guessed before.
             self.author = created.user.login
-            return self.settle(self.ours() or [created], body, mine=created)
+            return self.settle(self.ours() or [created], mine=created)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def settle(self, ours: list[IssueComment], body: str, mine: IssueComment | None) -> Commented:
+    def settle(self, ours: list[IssueComment], mine: IssueComment | None) -> Commented:
         """Leave one comment, with the newest run's text: the oldest one. `mine` was created by this very call."""
-        others = [comment for comment in ours if mine is None or comment.id != mine.id]
-        if any((run_of(comment.body) or self.run) > self.run for comment in others):
+        run = self.body.shown.run
+        others = [shown_by(comment.body) for comment in ours if mine is None or comment.id != mine.id]
+        if any(other is not None and other.run > run for other in others):
             if mine is not None:
                 mine.delete()
-            return Commented("newer", others[0].html_url, deleted=int(mine is not None))
+            url = next(comment.html_url for comment in ours if mine is None or comment.id != mine.id)
+            return Commented("newer", url, deleted=int(mine is not None))
         kept, surplus = ours[0], ours[1:]
         action: Action = "created" if mine is not None and kept.id == mine.id else "unchanged"
+        body = self._after(kept)
         if action == "unchanged" and kept.body != body:
             kept.edit(body)
-            if not (kept.body or "").startswith(body[: body.index("\n", len(self.start) + 1)]):
+            if shown_by(kept.body) != shown_by(body):
                 raise PublishError(
                     "GitHub accepted the new comment and kept the old text",
                     advice=f"Delete {kept.html_url} and publish again.",
@@ -248,8 +234,16 @@ class _Comments:
             comment.delete()
         return Commented(action, kept.html_url, deleted=len(surplus))
 
+    def _after(self, kept: IssueComment) -> str:
+        """Return the body that follows one that is there: of the same evidence, it says since when that has been shown."""
+        before = shown_by(kept.body)
+        if before is None or before.evidence is None or before.evidence != self.body.shown.evidence:
+            return self.body.made()
+        same = self.body.made(before.since)
+        return same if same == kept.body else self.body.made(before.since or kept.updated_at)
 
-def _viewer(github: Github) -> str:
+
+def viewer(github: Github) -> str:
     """Who the token speaks as. A workflow's own token may not read /user, but may ask GraphQL for its viewer."""
     try:
         _, answer = github.requester.graphql_query("query { viewer { login } }", {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from github import Github
@@ -17,8 +17,10 @@ from servegate.domain.judgement import Verdict
 from servegate.errors import PublishError
 from servegate.publish import Publication
 from servegate.publish.check_run import MOST_SUMMARY_BYTES, Check, conclusion_of, put_check
-from servegate.publish.event import Event, PullRequest
-from servegate.publish.pull_request import DEADLINE_S, MAX_BODY_BYTES, connect, put_comment, target_of
+from servegate.publish.event import Event, PullRequest, Run
+from servegate.publish.marks import shown_by
+from servegate.publish.overtaken import mark_overtaken
+from servegate.publish.pull_request import DEADLINE_S, MAX_BODY_BYTES, connect, put_comment, target_of, viewer
 from servegate.publish.refusals import said_in_words
 from servegate.publish.workflow_commands import command
 
@@ -26,6 +28,8 @@ __all__ = ["MAX_BODY_BYTES", "Done", "put"]
 
 T = TypeVar("T")
 TITLE = "servegate"
+WRITTEN = ("created", "updated", "unchanged", "absent")
+"""What becomes of the comment of a run that no newer one has overtaken."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,17 @@ def _put(text: str, verdict: Verdict, settings: Publication, event: Event, conne
             "the run does not say which commit it measured, so what was stored before can not be published",
             advice="Measure with `servegate ci`.",
         )
+    if event.issue is not None and pull is not None:
+        with said_in_words(event):
+            run = shown_run(connected(), event, pull, settings)
+        if run is None:
+            return Done((_said("newer", pull),), "newer", None, checked=False)
+        event = replace(event, run=run, run_url=f"{event.run_url.rpartition('/')[0]}/{run.id}")
     log: list[str] = []
     action, url = "skipped", None
     if settings.comment and pull is not None:
-        done = put_comment(connected, event, pull, settings.gate, text, create=settings.create)
+        given = settings.drawn_from
+        done = put_comment(connected, event, pull, settings.gate, text, create=settings.create, evidence=given)
         action, url = done.action, done.url
         log.append(_said(action, pull))
         if done.deleted:
@@ -128,7 +139,22 @@ def _put(text: str, verdict: Verdict, settings: Publication, event: Event, conne
             did = put_check(connected().get_repo(event.repository), check, event.run)
             log.append(f"check run {check.name} on {sha[:12]}: {check.conclusion} ({did})")
             checked = did != "newer"
+    if settings.sweeps and pull is not None and action in WRITTEN and (marked := mark_overtaken(connected(), event, pull)):
+        log.append(f"{marked} comment(s) of other gates show an older commit and say so now")
     return Done(tuple(log), action, url, checked)
+
+
+def shown_run(github: Github, event: Event, pull_request: PullRequest, settings: Publication) -> Run | None:
+    """Return the run that measured what a comment's author has accepted; None when other evidence is shown by now.
+
+    An acceptance judges a run again and is no newer run: it must give way to one that is started again, as that run would.
+    """
+    pull, author = github.get_repo(event.repository).get_pull(pull_request.number), viewer(github)
+    ours = [each.body for each in pull.get_issue_comments() if each.user is not None and each.user.login == author]
+    shown = [each for each in map(shown_by, ours) if each is not None and each.head == pull_request.head_sha]
+    if settings.drawn_from is None:
+        return max((each.run for each in shown), default=event.run)
+    return next((each.run for each in shown if (each.gate, each.evidence) == (settings.gate, settings.drawn_from)), None)
 
 
 def _said(action: str, pull: PullRequest) -> str:

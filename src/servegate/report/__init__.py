@@ -4,7 +4,8 @@
 `visible` and `filters` make hostile text harmless, `figures` draws, `tables` writes CSV, `reproduce` writes shell.
 """
 
+from servegate.report.page import Source
 from servegate.report.products import render
 from servegate.report.reading_page import reading_page
 
-__all__ = ["reading_page", "render"]
+__all__ = ["Source", "reading_page", "render"]

@@ -14,7 +14,9 @@ from servegate.report.filters import code, told
 from servegate.report.visible import cut
 from servegate.report.words import OUTCOMES
 
-MOST_ROWS = 40
+MOST_ROWS = (40, 20, 10)
+"""Lines from many to few; the first text within `MOST_BYTES` is taken. Paths of nothing but escapes are six times as long."""
+MOST_BYTES = 60_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,16 @@ def overall(rows: Sequence[Row]) -> tuple[Outcome, str]:
 
 
 def overview(rows: Sequence[Row], rules_changed: Sequence[str], commits: Mapping[str, str]) -> bytes:
-    """Return the comment. `commits`: `base` and `head`."""
+    """Return the comment, within `MOST_BYTES`. `commits`: `base` and `head`."""
+    content = b""
+    for most in MOST_ROWS:
+        content = _overview(rows, rules_changed, commits, most)
+        if len(content) <= MOST_BYTES:
+            break
+    return content
+
+
+def _overview(rows: Sequence[Row], rules_changed: Sequence[str], commits: Mapping[str, str], most: int) -> bytes:
     outcome, headline = overall(rows)
     word = OUTCOMES[outcome]
     lines = [
@@ -55,11 +66,11 @@ def overview(rows: Sequence[Row], rules_changed: Sequence[str], commits: Mapping
             f"**This pull request changes the rules by which it is judged** ({named}). The base branch's rules judged.",
             "",
         ]
-    for row in sorted(rows, key=lambda each: (each.measured, each.path))[:MOST_ROWS]:
+    for row in sorted(rows, key=lambda each: (each.measured, each.path))[:most]:
         shown = OUTCOMES[row.outcome]
         what = shown.word if row.measured else "not measured"
         lines.append(f"- {shown.symbol} **{what}** {code(cut(row.path, 120))}: {told(cut(row.said, 160))}")
-    if len(rows) > MOST_ROWS:
-        lines.append(f"- … and {len(rows) - MOST_ROWS} more")
+    if len(rows) > most:
+        lines.append(f"- … and {len(rows) - most} more")
     lines += ["", f"<sub>Compared {code(commits['base'][:12])} with {code(commits['head'][:12])}.</sub>", ""]
     return "\n".join(lines).encode("utf-8", "replace")

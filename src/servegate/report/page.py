@@ -172,9 +172,15 @@ class Source:
 
     plan: Plan
     engines: Mapping[str, EngineFacts | None]
+    """Start-up facts by arm; None when no start was attempted."""
     manifests: Mapping[str, Manifest | None]
+    """Environment by arm; None when it was not collected."""
     verdict: Verdict
     sections: tuple[Section, ...]
+    """What the checks present, in the order in which they are shown."""
     run_status: str
-    stages: tuple[Stage, ...]
+    """Status of run.json; anything but `complete` is said at the top."""
+    stages: tuple[Stage, ...] = ()
+    """(title, arm, seconds) of each stage, in order."""
     figures: tuple[Figures, ...] = ()
+    """The rows of the table of what a person has to decide on, every one of them."""

@@ -13,17 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
-from servegate.domain.blocks import Section
-from servegate.domain.deciding import Figures
-from servegate.domain.evidence import EngineFacts
-from servegate.domain.judgement import Verdict
-from servegate.domain.manifest import Manifest
-from servegate.domain.plan import Plan
 from servegate.domain.records import Json
 from servegate.report.deciding import DECIDING_CSV, deciding_table
 from servegate.report.overriding import MOST_BYTES
-from servegate.report.page import Medium, Source, Stage
+from servegate.report.page import Medium, Source
 from servegate.report.reproduce import as_served, script
 from servegate.report.shown import Limits
 from servegate.report.tables import csv_bytes, finding_table, outcome_table
@@ -66,36 +61,17 @@ COMMENTS = (
 """The comment, from rich to bare. The last two are bounded by what they show, even when every character is an escape."""
 
 
-def render(  # noqa: PLR0913, PLR0917 - one argument for each part of the record
-    plan: Plan,
-    engines: Mapping[str, EngineFacts | None],
-    manifests: Mapping[str, Manifest | None],
-    verdict: Verdict,
-    sections: tuple[Section, ...],
-    run_status: str,
-    stages: tuple[Stage, ...] | None = None,
-    figures: tuple[Figures, ...] = (),
-    templates: Mapping[str, str] | None = None,
-) -> dict[str, bytes]:
-    """Return every product by its name relative to the report directory.
+def render(source: Source, templates: Mapping[str, str] | None = None) -> dict[str, bytes]:
+    """Return every product of a run by its name relative to the report directory.
 
-    Args:
-        plan: what was done.
-        engines: start-up facts by arm; `None` when no start was attempted.
-        manifests: environment by arm; `None` when it was not collected.
-        verdict: the outcome and its findings.
-        sections: what the checks present, in the order in which they are shown.
-        run_status: status of run.json; anything but `complete` is said at the top.
-        stages: (title, arm, seconds) of each stage, in order.
-        figures: the rows of the table of what a person has to decide on, every one of them.
-        templates: a team's own templates by name, in place of ours; by default those of the plan.
+    `templates`: a team's own templates by name, in place of ours; by default those of the plan.
 
     Raises:
         UsageError: a template holds what none may hold.
         ValueError: a table row holds more cells than its table has columns.
     """
-    served = as_served(plan, engines)
-    source = Source(served, dict(engines), dict(manifests), verdict, sections, run_status, stages or (), figures)
+    plan, figures = source.plan, source.figures
+    source = replace(source, plan=as_served(plan, source.engines))
     shown, tables = page(source, PAGE)
     own = Templates(plan.templates if templates is None else templates)
     products = {
@@ -104,7 +80,7 @@ def render(  # noqa: PLR0913, PLR0917 - one argument for each part of the record
         "summary.md": summary(source, own),
         "comment.md": comment(source, own),
         "environment.json": environment(source, plan.fingerprint()),
-        "reproduce.sh": script(served),
+        "reproduce.sh": script(source.plan),
     }
     tables.update({"tables/checks.csv": outcome_table(source), "tables/findings.csv": finding_table(source)})
     if figures:

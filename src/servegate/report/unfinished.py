@@ -13,13 +13,14 @@ from servegate.domain.records import Json
 from servegate.report.filters import code, markdown, told
 from servegate.report.visible import cut
 
-Ended = Literal["cancelled", "failure", "interrupted", "skipped", "left"]
+Ended = Literal["cancelled", "failure", "interrupted", "skipped", "left", "damaged"]
 HOW: Mapping[Ended, str] = {
     "cancelled": "the run was cancelled, or its time was up, before there was a verdict",
     "failure": "the run broke off before there was a verdict",
     "interrupted": "the run was killed or lost its machine before there was a verdict",
     "skipped": "the run never began",
     "left": "this serving config was not measured",
+    "damaged": "the run directory can not be read",
 }
 _STATUS: Mapping[str, Ended] = {"cancelled": "cancelled", "failed": "failure"}
 MOST_STAGES = 12
@@ -31,8 +32,8 @@ def ended_as(status: str) -> Ended:
 
 
 def unfinished(gate: str, ended: Ended, stages: Sequence[Json] = (), why: str = "") -> bytes:
-    """Return the comment. `stages`: those of run.json; `why`: a reason of ours, where there is a better one than the end."""
-    sentence = f"this serving config {why}" if why else HOW[ended]
+    """Return the comment. `stages`: those of run.json; `why`: a better reason than the end, of `left` without its subject."""
+    sentence = f"this serving config {why}" if why and ended == "left" else why or HOW[ended]
     lines = [
         f"<!-- servegate:{gate} -->",
         f"## ⏹️ NOT EVALUATED: {code(gate)}",

@@ -11,13 +11,36 @@ from servegate.publish.commands import accept_command
 
 
 def event(body: Any, **changes: Any) -> dict[str, Any]:
-    comment = {"body": body, "user": {"login": "dev"}}
+    comment = {"body": body, "user": {"login": "dev", "type": "User"}}
     return {"action": "created", "issue": {"number": 7, "pull_request": {"url": "x"}}, "comment": comment, **changes}
 
 
 def test_one_line_names_prompt_and_reason():
     found = accept_command(event("/servegate accept json-1.a the unit is spelled out now\nthanks\n"))
     assert (found.number, found.login, found.prompt, found.reason) == (7, "dev", "json-1.a", "the unit is spelled out now")
+
+
+def test_a_commit_may_be_named_and_is_no_part_of_the_prompt():
+    found = accept_command(event("/servegate accept json-1.a@0123abc fine"))
+    assert (found.prompt, found.commit) == ("json-1.a", "0123abc")
+    assert accept_command(event("/servegate accept json-1.a fine")).commit is None
+    for short in ("@012", "@", "@XYZXYZXYZ", "@0123abc@0123abc"):
+        with pytest.raises(UsageError, match="no command"):
+            accept_command(event(f"/servegate accept p{short} fine"))
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"login": "dependabot[bot]", "type": "Bot"}, {"login": "github-actions[bot]", "type": "Bot"},
+        {"login": "dependabot[bot]", "type": "User"}, {"login": "helper", "type": "Bot"},
+        {"login": "acme", "type": "Organization"}, {"login": "dev"}, {"login": "dev", "type": "Mannequin"},
+    ],
+)  # fmt: skip
+def test_no_program_accepts_anything(user):
+    comment = {"body": "/servegate accept p fine", "user": user}
+    with pytest.raises(UsageError, match="is no person"):
+        accept_command(event("", comment=comment))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from servegate.artifacts import RunDirectory
 from servegate.domain.evidence import NotMeasured, Reason
-from servegate.domain.judgement import Comparison, Finding, Severity, Verdict
+from servegate.domain.judgement import CheckOutcome, Comparison, Finding, Outcome, Severity, Verdict
 from servegate.publish.outputs import FIGURES, MOST_CODES, UNKNOWN, codes, figures, nothing
 from tests.unit.publish.test_publish import verdict
 
@@ -26,7 +26,7 @@ def read(name: str) -> tuple[Verdict, dict[str, Comparison | NotMeasured], dict[
 
 def with_findings(*found: tuple[str, str, Severity]) -> Verdict:
     items = tuple(Finding(code=code, check=check, severity=severity, message="m") for code, check, severity in found)
-    return verdict().model_copy(update={"findings": items})
+    return verdict(Outcome.PASS).model_copy(update={"findings": items})
 
 
 def test_the_figures_of_a_recorded_run_are_those_of_its_comparisons() -> None:
@@ -54,6 +54,40 @@ def test_what_is_not_comparable_has_no_figure(check: str, left: set[str]) -> Non
     void = with_findings((f"{check}/x", check, Severity.NOT_COMPARABLE))
     found = figures(void, comparisons, arms)
     assert {name for name, value in found.items() if value != UNKNOWN} == left
+
+
+SPEEDS = {name for name in FIGURES if name.startswith("speed")}
+
+
+@pytest.mark.parametrize(
+    ("code", "check", "severity", "left"),
+    [
+        ("throughput/failed-requests", "throughput", Severity.ERROR, {"kv-cache-ratio"}),
+        ("throughput/above-ceiling", "throughput", Severity.REVIEW, {"kv-cache-ratio"}),
+        ("throughput/partial", "throughput", Severity.INFO, {"kv-cache-ratio"}),
+        ("throughput/planned-missing", "throughput", Severity.REVIEW, {"kv-cache-ratio"}),
+        ("prompts/degenerate-increase", "prompts", Severity.FAIL, {"kv-cache-ratio"}),
+        ("arms/candidate-engine-failed", "arms", Severity.ERROR, set()),
+        ("arms/runner-fault", "arms", Severity.ERROR, set()),
+        ("throughput/slower", "throughput", Severity.FAIL, {"kv-cache-ratio", *SPEEDS}),
+        ("throughput/unobserved", "throughput", Severity.REVIEW, {"kv-cache-ratio", *SPEEDS}),
+    ],
+)
+def test_a_figure_that_the_gate_does_not_believe_is_none(code: str, check: str, severity: Severity, left: set[str]) -> None:
+    """What a workflow rolls out by must be what the gate would stand by."""
+    _, comparisons, arms = read("recorded-h200")
+    found = figures(with_findings((code, check, severity)), comparisons, arms)
+    assert {name for name, value in found.items() if value != UNKNOWN} == left
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.NOT_COMPARABLE])
+@pytest.mark.parametrize(("check", "gone"), [("accuracy", "accuracy-drop-points"), ("prompts", "changed-answers")])
+def test_a_check_in_error_has_no_figure_whatever_its_findings_say(check: str, gone: str, outcome: Outcome) -> None:
+    judged, comparisons, arms = read("recorded-run")
+    assert figures(judged, comparisons, arms)[gone] != UNKNOWN
+    checks = {**judged.checks, check: CheckOutcome(outcome=outcome, required=True)}
+    found = figures(judged.model_copy(update={"checks": checks}), comparisons, arms)
+    assert {value for name, value in found.items() if name.startswith(gone)} == {UNKNOWN}
 
 
 def test_nothing_measured_is_no_number_and_never_empty() -> None:

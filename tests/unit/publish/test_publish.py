@@ -64,6 +64,7 @@ def test_a_push_gets_summary_and_outputs_and_no_comment(runner: dict[str, str]) 
     assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text()) == {
         "verdict": "fail",
         "exit-code": "1",
+        "may-merge": "false",
         "run-directory": "/runs/demo",
         "findings": "accuracy/drop",
     }
@@ -80,6 +81,18 @@ def test_the_annotation_is_as_loud_as_the_outcome(runner: dict[str, str], outcom
     )
 
 
+@pytest.mark.parametrize(
+    ("outcome", "neutral", "may"),
+    [(Outcome.PASS, (), "true"), (Outcome.REVIEW, (), "false"), (Outcome.REVIEW, (Outcome.REVIEW,), "true"),
+     (Outcome.NOT_COMPARABLE, (Outcome.REVIEW,), "false"), (Outcome.FAIL, (Outcome.REVIEW,), "false")],
+)  # fmt: skip
+def test_what_may_merge_is_pass_and_what_the_workflow_lets_through(
+    runner: dict[str, str], outcome: Outcome, neutral: tuple[Outcome, ...], may: str
+) -> None:
+    publish(FILES, verdict(outcome), replace(SETTINGS, neutral=frozenset(neutral)), runner, unreachable)
+    assert runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())["may-merge"] == may
+
+
 def test_every_outcome_has_its_exit_code() -> None:
     assert {outcome.value: int(code) for outcome, code in EXIT_CODES.items()} == {
         "pass": 0, "fail": 1, "review": 3, "not_comparable": 4, "error": 5,
@@ -90,7 +103,9 @@ def test_a_hostile_headline_stays_in_its_place(runner: dict[str, str]) -> None:
     attack = "x\nverdict=pass\n::add-mask::FAIL\u2028##[add-mask]FAIL\ud800\x1b[31m"
     done = publish(FILES, verdict(headline=attack), SETTINGS, runner, unreachable)
     outputs = runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())
-    assert outputs == {"verdict": "fail", "exit-code": "1", "run-directory": "/runs/demo", "findings": "accuracy/drop"}
+    assert outputs == {
+        "verdict": "fail", "exit-code": "1", "may-merge": "false", "run-directory": "/runs/demo", "findings": "accuracy/drop",
+    }  # fmt: skip
     assert runner_commands("\n".join(done.log)) == [done.log[0]]
     assert "\x1b" not in "".join(done.log)
 
@@ -110,7 +125,7 @@ def test_a_forged_value_of_an_output_stays_a_value(runner: dict[str, str]) -> No
     publish(FILES, verdict(), settings, runner, unreachable)
     outputs = runner_outputs(Path(runner["GITHUB_OUTPUT"]).read_text())
     assert outputs["verdict"] == "fail"
-    assert set(outputs) == {"verdict", "exit-code", "run-directory", "report-path"}
+    assert set(outputs) == {"verdict", "exit-code", "may-merge", "run-directory", "report-path"}
 
 
 def test_without_a_verdict_there_is_no_output(runner: dict[str, str]) -> None:

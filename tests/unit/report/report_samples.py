@@ -24,6 +24,7 @@ from servegate.domain.blocks import (
     Table,
     Text,
 )
+from servegate.domain.deciding import Figures
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus, Kernel, LogWarning, Quantization, Requested
 from servegate.domain.judgement import (
     CheckOutcome,
@@ -37,7 +38,7 @@ from servegate.domain.judgement import (
 )
 from servegate.domain.manifest import Gpu, Manifest
 from servegate.domain.plan import Fingerprints, Knob, ModelSource, Plan, Setting, Step, sha256_of_text
-from servegate.report import render
+from servegate.report import Source, render
 from servegate.report.page import Stage
 
 NASTY = (
@@ -71,7 +72,7 @@ NASTY = (
 
 @dataclass(frozen=True)
 class Sample:
-    """The arguments of `render`."""
+    """What a report is made of, and the report."""
 
     plan: Plan
     engines: dict[str, EngineFacts | None]
@@ -79,11 +80,14 @@ class Sample:
     verdict: Verdict
     sections: tuple[Section, ...]
     run_status: str = "complete"
-    stages: tuple[Stage, ...] | None = None
+    stages: tuple[Stage, ...] = ()
 
     def render(self, templates: dict[str, str] | None = None) -> dict[str, bytes]:
+        return render(self.source(), templates)
+
+    def source(self, figures: tuple[Figures, ...] = ()) -> Source:
         known = (self.plan, self.engines, self.manifests, self.verdict, self.sections)
-        return render(*known, run_status=self.run_status, stages=self.stages, templates=templates)
+        return Source(*known, run_status=self.run_status, stages=self.stages, figures=figures)
 
 
 def _arm(name: str, role: Role, options: dict[str, object], session: int) -> Arm:

@@ -17,8 +17,7 @@ def value(number: float, noise: str = "CV 0.4 %") -> ArmValue:
 
 
 def rendered(*rows: Figures) -> dict[str, str]:
-    sample = passed()
-    files = render(sample.plan, sample.engines, sample.manifests, sample.verdict, sample.sections, "complete", figures=rows)
+    files = render(passed().source(rows))
     return {name: content.decode() for name, content in files.items()}
 
 

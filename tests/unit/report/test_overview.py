@@ -53,3 +53,15 @@ def test_many_files_fit_a_comment():
     text = overview(rows, ("日" * 300,) * 100, COMMITS)
     assert len(text) < 60_000
     assert "… and 460 more" in text.decode()
+
+
+def test_forty_configs_of_the_worst_text_fit_into_a_comment():
+    for text in ("`" * 400, "\u202e" * 400, "&<>@#|_*" * 50, "\u65e5" * 400, "\\" * 400, "#1 " * 200):
+        rows = tuple(Row(f"{n}{text}", Outcome.REVIEW, text, False) for n in range(60))
+        content = overview(rows, (text,) * 30, COMMITS)
+        assert len(content) <= 60_000, (text[:8], len(content))
+        assert b"REVIEW: serving configs of this pull request" in content
+        assert b"**60 of 60" in content
+        shown = content.count(b"**not measured**")
+        assert shown >= 10
+        assert f"and {60 - shown} more".encode() in content
