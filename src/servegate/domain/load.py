@@ -49,6 +49,8 @@ class CardLoad(Record):
     energy_j: float | None = None
     throttled: dict[str, float] = {}
     """Reason the driver gave for lower clocks -> share of the samples (0 to 1)."""
+    throttled_reason: str | None = None
+    """Why it is not known whether clocks were lowered."""
 
 
 class Telemetry(Record):

@@ -29,6 +29,10 @@ PERCENTILES = (50, 90, 95, 99)
 AGREEMENT = 0.05
 SLACK_S = 0.25
 """The tool's own duration may differ by this share, and this much, from the time between its first start and last end."""
+SLACK_MS = 1.0
+"""So much more may its medians differ from those of its single requests."""
+MOST_S, MOST_TOKENS = 1e12, 2**31 - 1
+"""Beyond these a number is no time of a clock, and no length of a prompt."""
 PINNED_SAMPLING: dict[str, Json] = {
     "temperature": 0.0,
     "top_p": 1.0,
@@ -113,6 +117,9 @@ def read_bench(content: bytes, spec: LoadSpec, command: tuple[str, ...]) -> tupl
     span_s = max(each.ended_s for each in done) - min(each.started_s for each in done)
     if failed == 0:  # a request that failed late lengthens the tool's duration and brings nothing
         _agrees(result["duration"], span_s, completed)
+        _totals_agree(result, done)
+    if (most := _most_in_flight(done)) > spec.concurrency:
+        raise ValueError(f"{most} requests were in flight at once, and {spec.concurrency} were asked for at most")
     return _cut(sorted(done, key=lambda each: each.ended_s), failed, spec, command)
 
 
@@ -145,10 +152,14 @@ def _completed(result: dict[str, Any], completed: int) -> list[_Request]:
         if error or not brought:
             continue
         numbers = (started, ttft, *itls, 0.0 if whole is None else whole) if isinstance(itls, list) else (None,)
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 for value in numbers):
+        if not all(
+            isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_S for value in numbers
+        ):
             raise ValueError("start_times, ttfts and itls hold something else than times")
-        if type(sent) is not int or type(brought) is not int or sent < 0 or brought < 0:
+        if type(sent) is not int or type(brought) is not int or not 0 <= sent <= MOST_TOKENS or not 0 <= brought <= MOST_TOKENS:
             raise ValueError("input_lens and output_lens hold something else than numbers of tokens")
+        if whole is not None and whole < ttft:
+            raise ValueError(f"a request ended {whole!r} s after it was sent, before its first token ({ttft!r} s)")
         found.append(_Request(started, started + (ttft + sum(itls) if whole is None else whole), ttft, itls, sent, brought))
     if len(found) != completed:
         raise ValueError(f"completed is {completed}, but {len(found)} requests brought tokens and no error")
@@ -162,6 +173,28 @@ def _agrees(stated_s: float, span_s: float, requests: int) -> None:
     """Hold the tool's own duration against that of its requests: else their times are not what they seem."""
     if abs(span_s - stated_s) > AGREEMENT * stated_s + SLACK_S:
         raise ValueError(f"duration is {stated_s:.3f} s, but the {requests} requests came within {span_s:.3f} s")
+
+
+def _totals_agree(result: dict[str, Any], done: list[_Request]) -> None:
+    """Hold the tool's own rate and medians against its single requests: else columns were mixed up or cut."""
+    read = {
+        "output_throughput": sum(each.tokens for each in done) / result["duration"],
+        "p50_ttft_ms": float(np.median([1000 * each.ttft_s for each in done])),
+        "p50_e2el_ms": float(np.median([1000 * (each.ended_s - each.started_s) for each in done])),
+    }
+    sent = sum(each.prompt_tokens for each in done)
+    if result.get("total_input_tokens", sent) != sent:
+        raise ValueError(f"total_input_tokens is {result['total_input_tokens']!r}, but input_lens add up to {sent}")
+    for name, value in read.items():
+        slack = AGREEMENT * value + (0.0 if name == "output_throughput" else SLACK_MS)
+        if abs(result[name] - value) > slack:
+            raise ValueError(f"{name} is {result[name]:,.3f}, but its requests say {value:,.3f}")
+
+
+def _most_in_flight(done: list[_Request]) -> int:
+    """Return the most requests that were under way at one moment; one that ends as another starts makes room for it."""
+    changes = sorted((at, step) for each in done for at, step in ((each.started_s, 1), (each.ended_s, -1)))
+    return int(np.cumsum([step for _at, step in changes]).max())
 
 
 def _cut(ordered: list[_Request], failed: int, spec: LoadSpec, command: tuple[str, ...]) -> tuple[Load, tuple[Span, ...]]:

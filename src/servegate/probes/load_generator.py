@@ -156,8 +156,9 @@ def _said_by_the_engine(before: Counters | None, after: Counters | None, spec: L
     finished, queue_s, queued = (gained(before, after, name) for name in (FINISHED, QUEUE_S, QUEUED))
     prompt_tokens, preemptions = gained(before, after, PROMPT_TOKENS), gained(before, after, PREEMPTIONS)
     foreign = None if finished is None else max(0, round(finished) - spec.total)
-    if before is not None and foreign is not None:
-        foreign += round(before.get(RUNNING, 0.0) + before.get(WAITING, 0.0))
+    if before is not None and after is not None and foreign is not None:
+        # The tool has ended, so what still runs then is somebody else's as well; one that ran all along is counted once.
+        foreign += round(max(page.get(RUNNING, 0.0) + page.get(WAITING, 0.0) for page in (before, after)))
     return {
         "prefix_cache_hit_rate": rate,
         "prefix_cache_hit_rate_reason": reason,

@@ -92,6 +92,8 @@ def hit_rate(before: PrefixCache | None, after: PrefixCache | None) -> tuple[flo
     if before is None or after is None:
         return None, "the engine's /metrics page does not hold the prefix-cache counters"
     queries, hits = after.queries - before.queries, after.hits - before.hits
-    if queries <= 0 or hits < 0:
-        return None, "the engine's prefix cache was not asked (it may be off), or its counters were reset"
+    if queries < 0 or hits < 0:
+        return None, "the counters of the engine's prefix cache went back, as if another engine had answered"
+    if queries == 0:
+        return None, "the engine's prefix cache was not asked (it may be off)"
     return hits / queries, None

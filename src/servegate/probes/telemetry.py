@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,10 @@ PERIOD_S = 0.25
 LOOK_AT_PROCESSES = 4
 """Every how many samples processes are looked at, which costs more than a reading."""
 FEWEST_SAMPLES = 2
+LONGEST_GAP_S = 5.0
+"""Between two samples; a driver that answers more slowly than this leaves a window unseen."""
+ENERGY_AGREEMENT = 0.25
+"""Share by which a card's counter of energy may differ from its power over the time (on an H200 they agree to 0.02)."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,9 @@ class Sampler:
         first = max(index for index, sample in enumerate(samples) if sample.at_s <= started_s)
         last = min(index for index, sample in enumerate(samples) if sample.at_s >= ended_s)
         around = samples[first : last + 1]
+        gap_s = max(later.at_s - sooner.at_s for sooner, later in pairwise(around))
+        if gap_s > LONGEST_GAP_S:
+            return None, f"not observed: nothing was sampled for {gap_s:.1f} s of the window"
         if not inside:
             inside = around
         used = self._used_cards(around)
@@ -218,14 +226,6 @@ def _card(uuid: str, inside: Sequence[_Sample], around: Sequence[_Sample], span:
         values = [value for reading in readings if (value := getattr(reading, name)) is not None]
         return fmean(values) if values else None
 
-    energies = [sample.readings[uuid].total_energy_j for sample in around if uuid in sample.readings]
-    energy = None
-    if energies and None not in energies:
-
-        def joules(sample: _Sample) -> float:
-            return sample.readings[uuid].total_energy_j or 0.0
-
-        energy = _at(around, span[1], joules) - _at(around, span[0], joules)
     temperatures = [reading.temperature_c for reading in readings if reading.temperature_c is not None]
     reasons = Counter(
         name for reading in readings for bit, name in THROTTLE_REASONS.items() if (reading.throttle_reasons or 0) & bit
@@ -237,6 +237,27 @@ def _card(uuid: str, inside: Sequence[_Sample], around: Sequence[_Sample], span:
         memory_clock_mhz=mean("memory_clock_mhz"),
         temperature_c=float(max(temperatures)) if temperatures else None,
         power_w=mean("power_w"),
-        energy_j=max(0.0, energy) if energy is not None else None,
+        energy_j=_energy_j(uuid, around, span, mean("power_w")),
         throttled={name: count / len(readings) for name, count in sorted(reasons.items())},
+        throttled_reason=None if any(each.throttle_reasons is not None for each in readings) else "the card cannot say",
     )
+
+
+def _energy_j(uuid: str, around: Sequence[_Sample], span: tuple[float, float], power_w: float | None) -> float | None:
+    """Return joules of a card during a window; None where its counter does not say, stands still, or went back.
+
+    A counter that does not agree with the card's own power counts something else, such as a second card on its board.
+    """
+    energies = [sample.readings[uuid].total_energy_j for sample in around if uuid in sample.readings]
+    known = [each for each in energies if each is not None]
+    if not known or len(known) < len(around) or any(later < sooner for sooner, later in pairwise(known)):
+        return None
+
+    def joules(sample: _Sample) -> float:
+        return sample.readings[uuid].total_energy_j or 0.0
+
+    gained = _at(around, span[1], joules) - _at(around, span[0], joules)
+    drawn = None if power_w is None else power_w * (span[1] - span[0])
+    if gained <= 0 or (drawn is not None and abs(gained - drawn) > ENERGY_AGREEMENT * max(gained, drawn)):
+        return None
+    return gained

@@ -169,11 +169,28 @@ def test_times_that_contradict_the_result_are_refused(recorded: Path, name: str,
         ({"completed": 7, "failed": 1}, "completed is 7, but 8 requests brought tokens"),
         ({"total_output_tokens": 127}, "is 127, but output_lens add up to 128"),
         ({"completed": True}, "completed is True"),
+        ({"output_throughput": 5 * 27.967511842267125}, "output_throughput is 139.838, but its requests say 27.968"),
+        ({"p50_ttft_ms": 1.0}, "p50_ttft_ms is 1.000, but its requests say"),
+        ({"p50_e2el_ms": 1.0}, "p50_e2el_ms is 1.000, but its requests say"),
+        ({"total_input_tokens": 1}, "total_input_tokens is 1, but input_lens add up to 2048"),
+        ({"latencies": [0.0] * 8}, "ended 0.0 s after it was sent, before its first token"),
+        ({"ttfts": [10**400] * 8}, "hold something else than times"),
+        ({"output_lens": [10**30] * 8, "total_output_tokens": 8 * 10**30}, "something else than numbers of tokens"),
     ],
 )
 def test_results_that_must_not_be_believed(recorded: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_bench(recording(recorded, **changes), SPEC, ())
+
+
+def test_more_in_flight_than_asked_for_is_another_load(recorded: Path) -> None:
+    """All eight at once, with totals to match, were read as 1.8 times the speed at four in flight."""
+    result = json.loads(recording(recorded))
+    result["start_times"] = [min(result["start_times"])] * 8
+    result["duration"] = max(result["latencies"])
+    result["output_throughput"] = result["total_output_tokens"] / result["duration"]
+    with pytest.raises(ValueError, match="8 requests were in flight at once, and 4 were asked for"):
+        read_bench(json.dumps(result).encode(), SPEC, ())
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"duration": NaN}', b'{"completed": 1, "completed": 2}'])
@@ -296,3 +313,22 @@ def test_hit_rates(before: PrefixCache | None, after: PrefixCache | None, rate: 
     value, reason = hit_rate(before, after)
     assert value == rate
     assert (reason is None) == (rate is not None)
+
+
+def test_a_request_of_somebody_else_that_outlives_the_run_is_counted(
+    server: CompletionsServer, recorded: Path, tmp_path: Path
+) -> None:
+    """It is not finished when the tool is, so the count of finished requests does not hold it."""
+
+    def act() -> None:
+        server.finished, server.running = 108.0, 24.0
+
+    server.finished = 100.0
+    (window,) = generator(server, tmp_path, Bench(recording(recorded), act=act)).load(SPEC).windows
+    assert window.foreign_requests == 24
+
+
+def test_counters_that_went_back_are_no_cache_that_is_off() -> None:
+    """An engine that started anew has forgotten what it answered; only a cache that is never asked may be off."""
+    assert "may be off" not in str(hit_rate(PrefixCache(100, 90), PrefixCache(40, 0))[1])
+    assert "may be off" in str(hit_rate(PrefixCache(100, 0), PrefixCache(100, 0))[1])

@@ -126,3 +126,49 @@ def test_a_competing_process_on_the_cpu_is_seen_and_our_own_work_is_not() -> Non
     assert foreign.foreign_cpu_cores is not None
     assert own.cards_reason == "no driver"
     assert foreign.foreign_cpu_cores > 0.3
+
+
+def sampled(*readings: tuple[float, float | None], reasons: int | None = 0) -> Sampler:
+    """A sampler that has seen (moment, energy counter in J) of one card."""
+    sampler = Sampler(Watch(FakeNvml(), (CARD,)))
+    sampler._samples = [
+        telemetry._Sample(
+            at_s, {CARD: telemetry.Reading(0, 1500, 3201, reasons, 50, 200.0, joules, 0)}, {}, frozenset(), at_s, 0.0
+        )
+        for at_s, joules in readings
+    ]
+    return sampler
+
+
+@pytest.mark.parametrize(
+    ("joules", "energy"),
+    [
+        ([0.0, 200.0, 400.0, 600.0], 400.0),
+        ([900.0, 1100.0, 10.0, 210.0], None),
+        ([0.0, 200.0, 5.0, 405.0], None),
+        ([7.0, 7.0, 7.0, 7.0], None),
+        ([0.0, 400.0, 800.0, 1200.0], None),
+        ([0.0, None, 400.0, 600.0], None),
+    ],
+    ids=["in order", "reset", "reset and gained more", "stands still", "counts two cards", "silent once"],
+)
+def test_energy_is_a_counter_that_only_grows_and_agrees_with_the_power(
+    joules: list[float | None], energy: float | None
+) -> None:
+    found, _ = sampled(*enumerate(joules)).between(0.5, 2.5)
+    assert found is not None
+    assert found.energy_j == energy
+
+
+def test_a_window_in_which_nothing_was_sampled_was_not_observed() -> None:
+    """Samples at its two ends say nothing of a neighbour between them."""
+    found, reason = sampled((0.0, 0.0), (1.0, 200.0), (99.0, 19800.0), (100.0, 20000.0)).between(0.5, 99.5)
+    assert found is None
+    assert reason == "not observed: nothing was sampled for 98.0 s of the window"
+
+
+@pytest.mark.parametrize(("reasons", "why"), [(0, None), (None, "the card cannot say")])
+def test_a_card_that_does_not_tell_why_it_is_slow_is_not_one_that_is_cool(reasons: int | None, why: str | None) -> None:
+    found, _ = sampled((0.0, 0.0), (1.0, 200.0), (2.0, 400.0), reasons=reasons).between(0.5, 1.5)
+    assert found is not None
+    assert [card.throttled_reason for card in found.cards] == [why]

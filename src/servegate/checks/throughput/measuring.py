@@ -15,6 +15,7 @@ from servegate.ports import Probes
 
 SEEDS_APART = 1000
 """Between the seeds of two loads, so that no window of one draws what a window of the other drew."""
+NO_METER = "a card has no counter of energy that only grows and agrees with its power"
 
 
 def items(settings: ThroughputSettings, _inputs: Inputs | None) -> int | None:
@@ -93,10 +94,10 @@ def _point(window: LoadResult, spec: LoadSpec, shape: LoadShape, *, block: int, 
         foreign_processes=foreign,
         foreign_processes_reason=None if foreign is not None else _why(telemetry, "foreign_processes_reason", unseen),
         energy_joules=energy,
-        energy_joules_reason=None if energy is not None else _why(telemetry, "cards_reason", unseen),
+        energy_joules_reason=None if energy is not None else _why(telemetry, "cards_reason", unseen, NO_METER),
     )
 
 
-def _why(telemetry: Telemetry | None, name: str, unseen: str) -> str:
+def _why(telemetry: Telemetry | None, name: str, unseen: str, otherwise: str = "the card cannot say") -> str:
     """Return why a number of the telemetry is missing."""
-    return (getattr(telemetry, name) or "the card cannot say") if telemetry is not None else unseen
+    return (getattr(telemetry, name) or otherwise) if telemetry is not None else unseen
