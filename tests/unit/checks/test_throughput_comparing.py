@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from servegate.checks.throughput import comparing
+from servegate.checks.throughput.ceilings import Allowance
 from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.judging import judge
 from servegate.checks.throughput.presenting import present
@@ -19,7 +21,15 @@ from tests.unit.checks.throughput_samples import CARD, TELEMETRY, arm, evidence,
 from tests.unit.samples import engine_facts
 
 SETTINGS = ThroughputSettings()
+CEILING = 5_000.0
+"""Output tokens per second of a card that is known, which the speeds here come near."""
 STEADY = [1000.0, 1004.0, 997.0, 1001.0, 999.0]
+
+
+@pytest.fixture
+def known_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cards' ceilings are known, so that it is told who sets the pace."""
+    monkeypatch.setattr(comparing, "allowance", lambda *_: Allowance((CEILING, CEILING), None))
 
 
 def compared(
@@ -101,6 +111,7 @@ def test_windows_that_do_not_add_up_or_did_other_work_claim_nothing(
     assert (f"throughput/{code}", severity) in {(item.code, item.severity) for item in judge(comparison, SETTINGS)}
 
 
+@pytest.mark.usefixtures("known_card")
 def test_a_clear_loss_fails_and_names_its_windows() -> None:
     (finding,) = findings(arm({32: STEADY}), faster(0.90))
     assert (finding.code, finding.severity, finding.limit) == ("throughput/slower", Severity.FAIL, 0.95)
@@ -109,6 +120,7 @@ def test_a_clear_loss_fails_and_names_its_windows() -> None:
     assert [ref.id for ref in finding.evidence] == [f"32/{block}" for block in range(5)]
 
 
+@pytest.mark.usefixtures("known_card")
 def test_a_loss_within_the_limit_is_said_but_does_not_fail() -> None:
     (finding,) = findings(arm({32: STEADY}), faster(0.96))
     assert (finding.code, finding.severity) == ("throughput/somewhat-slower", Severity.INFO)
@@ -119,6 +131,7 @@ def test_a_loss_elsewhere_than_where_it_is_judged_does_not_fail() -> None:
     assert outcome_of(findings(arm({32: STEADY, 64: STEADY}), slow_at_64)) is Outcome.PASS
 
 
+@pytest.mark.usefixtures("known_card")
 @pytest.mark.parametrize(("by", "claim"), [(1.10, "faster"), (1.01, "n.s."), (1.0, "n.s."), (0.90, "slower")])
 def test_claims_need_the_interval(by: float, claim: str) -> None:
     assert at(compared(arm({32: STEADY}), faster(by))).claim == claim
@@ -312,6 +325,7 @@ def shown(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> 
     return present(comparison, arms, SETTINGS, judge(comparison, SETTINGS))
 
 
+@pytest.mark.usefixtures("known_card")
 def test_the_summary_starts_with_the_ratio() -> None:
     section = shown(arm({32: STEADY}), faster(1.25))
     assert section.summary.startswith("1.250x (95 % 1.2")
@@ -353,6 +367,7 @@ def test_one_request_in_flight_is_a_row_of_its_own_and_never_fails() -> None:
     assert machine["1, alone", "J per 1,000 output tokens"] == (pytest.approx(62.5), pytest.approx(62.5))
 
 
+@pytest.mark.usefixtures("known_card")
 @pytest.mark.parametrize(
     ("by", "weights", "begins"),
     [(1.3, 8.0, "Faster."), (0.8, 8.0, "Slower."), (1.0, 8.0, "Same speed, but smaller: 15.00 -> 8.00 GiB"), (1.0, 15.0, None)],
@@ -408,3 +423,119 @@ def test_percentiles_are_shown_only_with_the_requests_they_need() -> None:
     assert [value != "n too small" for value in ttft[8]] == [True, True, False, False, False, False]
     assert [value != "n too small" for value in ttft[64]] == [True, True, True, True, False, False]
     assert ttft[1][0] == pytest.approx(23.91, abs=0.01)
+
+
+def card(**changes: object) -> dict[str, object]:
+    return {"telemetry": {**TELEMETRY, "cards": [{**CARD, **changes}]}}
+
+
+CAPPED = {"SW power cap": 1.0}
+SLOW = {**CARD, "uuid": "GPU-00000007", "sm_clock_mhz": 1300.0}
+
+
+@pytest.mark.usefixtures("known_card")
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "ratio"),
+    [
+        (card(throttled={"SW power cap": 0.06}), card(sm_clock_mhz=990.0), 0.5),
+        (card(), card(sm_clock_mhz=1200.0, power_w=300.0, throttled=CAPPED), 0.8),
+        (card(sm_clock_mhz=1200.0, power_w=300.0, throttled=CAPPED), card(), 1.25),
+        ({"telemetry": {**TELEMETRY, "cards": [CARD] * 8}}, {"telemetry": {**TELEMETRY, "cards": [*[CARD] * 7, SLOW]}}, 0.8),
+    ],
+    ids=["the faster arm was capped", "a lower limit", "a lower limit before", "one of eight cards"],
+)
+def test_a_power_limit_explains_lower_clocks_of_its_own_arm_only(
+    baseline: dict[str, object], candidate: dict[str, object], ratio: float
+) -> None:
+    comparison = compared(arm({32: STEADY}, **baseline), arm({32: [ratio * speed for speed in STEADY]}, **candidate))
+    assert at(comparison).claim == "INVALID"
+    assert "throughput/clocks-differ" in {item.code for item in judge(comparison, SETTINGS)}
+
+
+@pytest.mark.usefixtures("known_card")
+@pytest.mark.parametrize(("ratio", "claim"), [(0.951, "unclear"), (0.9, "slower")])
+def test_clocks_that_may_differ_are_no_claim_about_the_change(ratio: float, claim: str) -> None:
+    """Clocks that differ by 4.9 % are comparable, and their 4.9 % of speed is not the change's."""
+    slow = arm({32: [ratio * speed for speed in STEADY]}, **card(sm_clock_mhz=0.951 * 1980.0))
+    for arms, said in (
+        ((arm({32: STEADY}), slow), claim),
+        ((slow, arm({32: STEADY})), claim if claim == "unclear" else "faster"),
+    ):
+        comparison = compared(*arms)
+        assert at(comparison).claim == said
+        doubted = any(item.code == "throughput/clocks-explain" for item in judge(comparison, SETTINGS))
+        assert doubted is (claim == "unclear")
+
+
+def test_a_start_that_still_warms_up_is_no_speed() -> None:
+    """Its last window is as fast as the other arm; its mean made that arm 1.10 times as fast, significantly."""
+    climbing = arm({32: [900.0, 950.0, 1000.0, 1050.0, 1100.0]})
+    for arms in ((climbing, arm({32: [1100.0] * 5})), (arm({32: [1100.0] * 5}), climbing)):
+        (fault,) = at(compared(*arms)).invalid
+        assert fault.startswith("unsteady: the speed of the")
+        assert "from 900.0 to 1,100.0 tokens/s" in fault
+
+
+def test_prompts_are_as_long_in_both_arms_by_the_engines_own_count() -> None:
+    """The tool counts with one tokenizer for both arms, and so sees no engine that reads only half of a prompt."""
+    comparison = compared(
+        arm({32: STEADY}, prompt_tokens_per_request=512.0), arm({32: STEADY}, prompt_tokens_per_request=256.0)
+    )
+    assert [fault.partition(": ")[0] for fault in at(comparison).invalid] == ["input-lengths"]
+
+
+@pytest.mark.usefixtures("known_card")
+def test_requests_that_were_never_in_flight_are_the_tools_speed() -> None:
+    slow_tool = arm({32: STEADY}, e2e_latency_s={"mean": 0.5})
+    comparison = compared(slow_tool, faster(1.2))
+    assert at(comparison).claim == "unclear"
+    (found,) = [item for item in judge(comparison, SETTINGS) if item.severity is Severity.REVIEW]
+    assert found.code == "throughput/not-in-flight"
+    assert "of the baseline were in flight on average, and 32 were asked for" in found.message
+
+
+def test_every_card_of_an_arm_has_to_be_seen() -> None:
+    (found,) = findings(
+        arm({32: STEADY}), arm({32: STEADY}, telemetry={**TELEMETRY, "cards": [CARD, {"uuid": "1", "samples": 0}]})
+    )
+    assert (found.code, "clocks of the card" in found.message) == ("throughput/unobserved", True)
+    (found,) = findings(arm({32: STEADY}), arm({32: STEADY}, **card(throttled_reason="the card cannot say")))
+    assert (found.code, "whether the card was slowed down" in found.message) == ("throughput/unobserved", True)
+
+
+def test_a_window_that_is_held_twice_is_not_paired_by_chance() -> None:
+    once = arm({32: STEADY})
+    twice = ThroughputMeasurement(points=(*once.points, *faster(2.0).points))
+    for arms, said in (((once, twice), "0 only in the baseline, 5 only"), ((twice, once), "5 only in the baseline, 0 only")):
+        (found,) = [item for item in findings(*arms) if item.code == "throughput/unpaired-windows"]
+        assert said in found.message
+
+
+@pytest.mark.usefixtures("known_card")
+@pytest.mark.parametrize(
+    ("arms", "weights", "begins"),
+    [
+        ((arm({32: STEADY}, queue_time_s=5.0), faster(2.0)), 8.0, "Faster. Likely cause: requests of the baseline spent 50%"),
+        ((arm({32: STEADY}), faster(1.3)), 16.0, "Faster, and the weights are no smaller."),
+        ((arm({32: STEADY}), arm({32: [500.0] * 5}, preemptions=7)), 8.0, "Slower. Likely cause: the candidate set 7 running"),
+        ((arm({32: STEADY}), arm({32: [500.0] * 5}, queue_time_s=5.0)), 8.0, "Slower. Likely cause: requests of the candidate"),
+        (
+            (arm({32: [1000.0, 1080.0, 930.0, 1050.0, 960.0]}), arm({32: [950.0, 860.0, 1000.0, 900.0, 880.0]})),
+            8.0,
+            "Smaller (16.00 -> 8.00 GiB of weights), and whether as fast is not known",
+        ),
+    ],
+    ids=["baseline queued", "no smaller", "preempted", "candidate queued", "too wide to be the same"],
+)
+def test_a_reading_names_no_cause_that_the_data_speak_against(
+    arms: tuple[ThroughputMeasurement, ThroughputMeasurement], weights: float, begins: str
+) -> None:
+    facts = (
+        engine_facts("baseline", device="cuda", weights_gib=16.0),
+        engine_facts("candidate", device="cuda", weights_gib=weights),
+    )
+    seen = evidence(*arms, facts)
+    comparison = compare(seen, SETTINGS)
+    assert isinstance(comparison, Comparison)
+    texts = [block.text for block in present(comparison, seen, SETTINGS, ()).blocks if isinstance(block, Text)]
+    assert [text for text in texts if text.startswith(f"32 in flight: {begins}")]

@@ -13,7 +13,7 @@ from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.judgement import Comparison, Severity
-from tests.unit.checks.throughput_samples import arm, evidence
+from tests.unit.checks.throughput_samples import CARD, TELEMETRY, arm, evidence
 from tests.unit.samples import engine_facts
 
 FIRST, SECOND = [1604.7, 1632.6, 1845.0, 1674.9], [2264.0, 2234.7, 2323.1, 2319.9]
@@ -89,7 +89,7 @@ def test_an_engine_on_a_cpu_is_its_own_host(monkeypatch: pytest.MonkeyPatch, fir
         point = SpeedContrast.model_validate(comparison.candidate).at(4)
         assert point is not None
         claims.append(point.claim)
-    assert claims == ["n.s.", "faster"]
+    assert claims == ["n.s.", "unclear"]
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -114,7 +114,7 @@ def test_two_starts_of_one_config_on_a_slow_host_are_no_change(
 
 
 @pytest.mark.parametrize(
-    "ceilings", [(None, None), (CEILING, None), (5_000.0, 5_000.0), (CEILING, 5_000.0), (5_000.0, CEILING)]
+    "ceilings", [(None, 5_000.0), (5_000.0, None), (5_000.0, 5_000.0), (CEILING, 5_000.0), (5_000.0, CEILING)]
 )
 def test_a_card_that_one_arm_keeps_busy_is_not_bound_by_its_host(
     monkeypatch: pytest.MonkeyPatch, ceilings: tuple[float | None, float | None]
@@ -124,6 +124,33 @@ def test_a_card_that_one_arm_keeps_busy_is_not_bound_by_its_host(
     comparison, point = speed(monkeypatch, arm({32: SECOND}), arm({32: FIRST}), ceilings, settings)
     assert point.claim == "slower"
     assert "throughput/slower" in {each.code for each in judge(comparison, settings)}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("ceilings", [(None, None), (CEILING, None), (None, CEILING)])
+def test_without_a_ceiling_two_starts_of_one_config_are_no_claim_and_for_a_person(
+    monkeypatch: pytest.MonkeyPatch, ceilings: tuple[float | None, float | None], swapped: bool
+) -> None:
+    """These are two starts of one config: on an unknown card they were 1.355 times as fast, or a FAIL the other way round."""
+    first, second = (SECOND, FIRST) if swapped else (FIRST, SECOND)
+    comparison, point = speed(monkeypatch, arm({32: first}), arm({32: second}), ceilings, ThroughputSettings())
+    assert point.claim == "unclear"
+    found = {each.code: each.severity for each in judge(comparison, ThroughputSettings())}
+    assert found["throughput/pace-unknown"] is Severity.REVIEW
+    assert Severity.FAIL not in found.values()
+
+
+def test_without_a_ceiling_a_card_at_its_power_limit_sets_the_pace_and_a_large_loss_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    card = {**TELEMETRY, "cards": [{**CARD, "throttled": {"SW power cap": 0.9}}]}
+    for arms in (
+        (arm({32: SECOND}, telemetry=card), arm({32: FIRST}, telemetry=card)),
+        (arm({32: SECOND}), arm({32: [each / 4 for each in FIRST]})),
+    ):
+        comparison, point = speed(monkeypatch, *arms, (None, None), ThroughputSettings())
+        assert point.claim == "slower"
+        assert "throughput/slower" in {each.code for each in judge(comparison, ThroughputSettings())}
 
 
 @pytest.mark.parametrize(

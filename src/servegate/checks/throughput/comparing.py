@@ -10,6 +10,7 @@ import re
 
 from servegate.checks.contract import ArmEvidence, Evidence, measured, not_measured
 from servegate.checks.throughput.ceilings import allowance
+from servegate.checks.throughput.doubting import doubts
 from servegate.checks.throughput.explaining import remarks
 from servegate.checks.throughput.pace import host_bound, restart_sd
 from servegate.checks.throughput.record import LoadPoint, ThroughputMeasurement
@@ -72,7 +73,8 @@ def _point(
         in_turn=settings.interleave,
     )
     told = {"ceilings": allowed.arms, "ceilings_reason": allowed.reason, "host_bound": by_host}
-    return point.model_copy(update=told)
+    point = point.model_copy(update=told)
+    return point if on_cpu else point.model_copy(update={"remarks": (*point.remarks, *doubts(point, pair, settings))})
 
 
 def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> tuple[dict[tuple[str, int], Paired], Unpaired]:
@@ -90,8 +92,9 @@ def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> 
         for load in sorted({key[:2] for key in same})
     }
     return paired, Unpaired(
-        baseline_only=len(left.keys() - right.keys()),
-        candidate_only=len(right.keys() - left.keys()),
+        # a window that is held twice has one partner at most
+        baseline_only=len(left.keys() - right.keys()) + len(baseline.points) - len(left),
+        candidate_only=len(right.keys() - left.keys()) + len(candidate.points) - len(right),
         hash_differs=len(both) - len(same),
     )
 

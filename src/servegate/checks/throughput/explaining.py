@@ -16,6 +16,8 @@ BUSY = 0.5
 QUEUED = 0.25
 """Share of a request's time spent in the engine's queue that is worth a remark."""
 ODD_INPUT = 0.05
+SAME = 0.06
+"""An interval that reaches further from 1 does not show that speeds are the same (of steady windows it reaches 0.03)."""
 SMALLER = 0.9
 """A candidate whose weights take less than this share of the baseline's is smaller."""
 
@@ -66,15 +68,14 @@ def _asked_input(side: Iterable[LoadPoint], settings: ThroughputSettings) -> int
 
 def reading(point: SpeedPair, baseline: EngineFacts | None, candidate: EngineFacts | None) -> str | None:
     """Return what a judged speed probably means and how to confirm it; None where nothing may be claimed."""
-    if point.invalid or point.low is None or point.high is None:
+    if point.invalid or point.low is None or point.high is None or point.doubted:
         return None
     kernels = ", ".join(dict.fromkeys(kernel.kernel for kernel in candidate.kernels)) if candidate else ""
     named = f"the candidate's log names {kernels}" if kernels else "the candidate's log names no kernel"
+    if point.claim in ("faster", "slower") and (held := _held_back(point)):
+        return held
     if point.claim == "faster":
-        return (
-            "Faster. Likely cause: fewer bytes are read for each token, or a faster kernel multiplies them. To confirm: "
-            f"{named}; the gain should be largest with one request in flight, where only reading counts."
-        )
+        return _faster(named, baseline, candidate)
     if point.claim == "slower":
         return (
             "Slower. Likely cause: a fallback kernel, weights that are unpacked before each use, or (on a small model) the "
@@ -86,11 +87,55 @@ def reading(point: SpeedPair, baseline: EngineFacts | None, candidate: EngineFac
             "No difference beyond what two starts of one config show where the host sets the pace: this load says nothing of "
             f"what the change does to the card. To confirm: {named}; a larger model, more requests in flight or a faster CPU."
         )
-    sizes = [facts.weights_gib if facts else None for facts in (baseline, candidate)]
-    if sizes[0] is None or sizes[1] is None or sizes[1] > SMALLER * sizes[0]:
-        return None
+    return _same(point, named, _weights(baseline), _weights(candidate))
+
+
+def _faster(named: str, baseline: EngineFacts | None, candidate: EngineFacts | None) -> str:
+    sizes = _weights(baseline), _weights(candidate)
+    if sizes[0] is not None and sizes[1] is not None and sizes[1] >= sizes[0]:
+        return (
+            "Faster, and the weights are no smaller. So it is not that fewer bytes of weights are read: another kernel, other "
+            f"scheduling, or a smaller KV cache per token. To confirm: {named}; compare the knobs that differ between the arms."
+        )
     return (
-        f"Same speed, but smaller: {sizes[0]:.2f} -> {sizes[1]:.2f} GiB of weights, and no significant difference in speed. "
+        "Faster. Likely cause: fewer bytes are read for each token, or a faster kernel multiplies them. To confirm: "
+        f"{named}; the gain should be largest with one request in flight, where only reading counts."
+    )
+
+
+def _same(point: SpeedPair, named: str, before_gib: float | None, after_gib: float | None) -> str | None:
+    """Read no significant difference: the same speed only where the interval leaves no room for another one."""
+    if before_gib is None or after_gib is None or after_gib > SMALLER * before_gib or not point.low or not point.high:
+        return None
+    sizes = f"{before_gib:.2f} -> {after_gib:.2f} GiB of weights"
+    if max(1 / point.low, point.high) > 1 + SAME:
+        return (
+            f"Smaller ({sizes}), and whether as fast is not known: no significant difference in speed, and anything from "
+            f"{point.low:.3f} to {point.high:.3f} times the baseline's would look like this. To confirm: more windows, blocks "
+            "in turn, or a quieter machine."
+        )
+    return (
+        f"Same speed, but smaller: {sizes}, and no significant difference in speed. "
         "Likely cause: the weights are stored small and multiplied as before (a weights-only kernel), or something else "
         f"than the weights limits this load. To confirm: {named}; look at one request in flight, and at the KV cache."
+    )
+
+
+def _weights(facts: EngineFacts | None) -> float | None:
+    return facts.weights_gib if facts else None
+
+
+def _held_back(point: SpeedPair) -> str | None:
+    """Return the reading of a difference in which requests of the slower arm waited, or were set back: that is no kernel's."""
+    slower = "candidate" if point.claim == "slower" else "baseline"
+    told = [
+        message
+        for code, _, message in (remark.partition(": ") for remark in point.remarks)
+        if code in ("queued", "preempted") and f"the {slower} " in message
+    ]
+    if not told:
+        return None
+    return (
+        f"{point.claim.capitalize()}. Likely cause: {told[0]}. To confirm: give both arms the same max-num-seqs and a KV cache "
+        "that holds every request in flight, then compare again; until then this is no speed of the kernels."
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from servegate.checks.contract import finding
 from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
-from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
+from servegate.checks.throughput.shape import DOUBTS, SpeedContrast, SpeedPair
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
 
 CHECK_NAME = "throughput"
-DOUBTFUL = ("busy-cpu",)
+DOUBTFUL = ("busy-cpu", *DOUBTS)
 """Remarks that a person has to weigh: an interval from a few windows does not see load that others add and take away."""
 UNSTABLE = 0.05
 """Windows of one arm that vary more than this (coefficient of variation) are worth a remark."""
@@ -108,6 +108,9 @@ def _speed(comparison: Comparison, settings: ThroughputSettings) -> tuple[Findin
     if judged is None or judged.high is None or judged.low is None:
         return ()
     at = settings.judged_at
+    point = SpeedContrast.model_validate(comparison.candidate).at(at)
+    if point is not None and point.doubted:
+        return ()  # the doubt is a finding for a person
     if judged.high < settings.limits.fail_ratio:
         refs = tuple(
             EvidenceRef(check=CHECK_NAME, id=item["id"], step=item["block"])

@@ -15,6 +15,8 @@ from servegate.stats.ratios import LogRatio, coefficient_of_variation, log_ratio
 
 HOST_BOUND = "host-bound"
 """The code of the remark that the host sets the pace of both arms (`pace`)."""
+DOUBTS = ("clocks-explain", "pace-unknown", "not-in-flight")
+"""Codes of remarks with which no claim stands (`doubting`)."""
 INTERVAL_ALPHA = 0.025
 """Each end of the printed interval; together a 95 % interval."""
 
@@ -68,12 +70,22 @@ class SpeedPair(Record):
         return data
 
     @property
+    def doubted(self) -> bool:
+        """Whether something else than the change would explain the difference."""
+        return any(remark.partition(": ")[0] in DOUBTS for remark in self.remarks)
+
+    @property
     def claim(self) -> str:
-        """`faster`, `slower`, or `n.s.` (no significant difference) with 95 % confidence; `-` without an interval."""
+        """`faster`, `slower`, or `n.s.` (no significant difference) with 95 % confidence; `-` without an interval.
+
+        `unclear`: the interval says faster or slower, and something else would explain it.
+        """
         if self.invalid:
             return "INVALID"
         if self.low is None or self.high is None:
             return "-"
+        if self.doubted:
+            return "unclear"
         return "faster" if self.low > 1 else "slower" if self.high < 1 else "n.s."
 
 

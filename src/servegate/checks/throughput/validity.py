@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean, stdev
 
 from servegate.checks.throughput.record import LoadPoint
@@ -15,10 +16,14 @@ from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.domain.load import CardLoad
 
 ROUNDING = 0.01
+ENGINE_COUNT = 0.05
+"""Share by which the engines' own counts of a prompt's tokens may differ: a request or two of nobody's is in them."""
 FEW_REQUESTS = 2
 """So many may be our own: servegate asks an engine that has been silent for a token."""
+FEWEST_CLIMBING = 4
 HOT = ("HW slowdown", "SW thermal slowdown", "HW thermal slowdown", "HW power brake")
 """Reasons for lower clocks that are about the machine: it is too hot, or its power supply brakes it."""
+SAME_LIMIT = 0.10
 POWER_CAP = "SW power cap"
 """Clocks that fall because the card is at its power limit belong to the work: serving would meet them as well."""
 
@@ -74,6 +79,11 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
         found.append(f"warm-cache: the {name} took {max(rates):.1%} of a window's prompts from its prefix cache")
     speeds = [point.output_tokens_per_second for point in side if point.output_tokens_per_second]
     spread = stdev(speeds) / fmean(speeds) if len(speeds) > 1 else 0.0
+    if spread <= settings.limits.window_cv and _climbs(speeds, settings.limits.window_cv):
+        found.append(
+            f"unsteady: the speed of the {name} went from {speeds[0]:,.1f} to {speeds[-1]:,.1f} tokens/s, the same way from "
+            "window to window: it was still warming up, or slowing down, and its mean is no speed of the config"
+        )
     if spread > settings.limits.window_cv:
         found.append(
             f"unsteady: the speed of the {name} varied by {spread:.0%} from window to window, so that one start in each arm "
@@ -83,6 +93,13 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
     if foreign > max(FEW_REQUESTS, settings.limits.output_tokens_share * asked):
         found.append(f"foreign-requests: somebody else sent {foreign} requests to the {name} while it was measured")
     return found
+
+
+def _climbs(speeds: Sequence[float], most: float) -> bool:
+    """Whether windows go one way only, and far: four in a row do so by chance once in twelve times, five once in sixty."""
+    steps = [later - sooner for sooner, later in pairwise(speeds)]
+    one_way = all(step > 0 for step in steps) or all(step < 0 for step in steps)
+    return len(speeds) >= FEWEST_CLIMBING and one_way and abs(speeds[-1] - speeds[0]) > most * fmean(speeds)
 
 
 def _adds_up(point: LoadPoint) -> bool:
@@ -131,6 +148,14 @@ def _between(pair: Paired, settings: ThroughputSettings) -> list[str]:
                 f"{read[1]:,.0f} in the candidate"
             )
             break
+    counted = [
+        [p.prompt_tokens_per_request for p in side if p.prompt_tokens_per_request is not None] for _name, side in pair.sides
+    ]
+    if all(counted) and _apart(fmean(counted[0]), fmean(counted[1])) > ENGINE_COUNT:
+        found.append(
+            f"input-lengths: by the engines' own count prompts had {fmean(counted[0]):,.0f} tokens on average in the baseline "
+            f"and {fmean(counted[1]):,.0f} in the candidate"
+        )
     shares = [[p.prefix_cache_hit_rate for p in side if p.prefix_cache_hit_rate is not None] for _name, side in pair.sides]
     cold = all(max(each, default=0.0) <= settings.limits.prefix_cache_hit_rate for each in shares)
     if cold and all(shares) and abs(fmean(shares[0]) - fmean(shares[1])) > settings.limits.prefix_cache_difference:
@@ -142,11 +167,12 @@ def _between(pair: Paired, settings: ThroughputSettings) -> list[str]:
     if tools[0] and tools[1] and tools[0] != tools[1]:
         found.append(f"other-tool: the arms were loaded by two tools, {', '.join(sorted(tools[0] | tools[1]))}")
     for what, unit in (("sm_clock_mhz", "SM"), ("memory_clock_mhz", "memory")):
-        clocks = [mean_of(side, what) for _name, side in pair.sides]
+        clocks = [slowest(side, what) for _name, side in pair.sides]
         if clocks[0] is None or clocks[1] is None or max(clocks[0], clocks[1]) <= 0:
             continue
-        apart = abs(clocks[0] - clocks[1]) / max(clocks[0], clocks[1])
-        if apart > settings.limits.clock_share and not (what == "sm_clock_mhz" and _capped(pair, settings)):
+        if _apart(clocks[0], clocks[1]) > settings.limits.clock_share and not (
+            what == "sm_clock_mhz" and capped(pair, settings, slower=0 if clocks[0] < clocks[1] else 1)
+        ):
             found.append(
                 f"clocks-differ: the {unit} clock was {clocks[0]:,.0f} MHz for the baseline and {clocks[1]:,.0f} MHz for the "
                 "candidate, and no power limit explains it"
@@ -159,9 +185,16 @@ def _apart(one: float, other: float) -> float:
     return abs(one - other) / max(one, other) if max(one, other) > 0 else 0.0
 
 
-def _capped(pair: Paired, settings: ThroughputSettings) -> bool:
-    cards = [card for _name, side in pair.sides for card in cards_of(side)]
-    return any(card.throttled.get(POWER_CAP, 0.0) > settings.limits.throttled_share for card in cards)
+def capped(pair: Paired, settings: ThroughputSettings, *, slower: int) -> bool:
+    """Whether a power limit explains lower clocks: that arm was at its limit, and both arms at the same one.
+
+    An arm at its limit draws the most that the card may. Where it drew less than the other arm, the limit was moved.
+    """
+    one, other = pair.sides[slower][1], pair.sides[1 - slower][1]
+    if not any(card.throttled.get(POWER_CAP, 0.0) > settings.limits.throttled_share for card in cards_of(one)):
+        return False
+    drawn, most = mean_of(one, "power_w"), mean_of(other, "power_w")
+    return drawn is None or most is None or drawn >= (1 - SAME_LIMIT) * most
 
 
 def unseen(pair: Paired, *, on_cpu: bool) -> tuple[str, ...]:
@@ -173,9 +206,13 @@ def unseen(pair: Paired, *, on_cpu: bool) -> tuple[str, ...]:
                 found.setdefault("other processes on the card", point.foreign_processes_reason or "unknown")
             if not on_cpu and point.foreign_requests is None:
                 found.setdefault("other clients of the engine", point.foreign_requests_reason or "unknown")
-            if not on_cpu and not any(card.samples and card.sm_clock_mhz is not None for card in cards_of((point,))):
+            cards = cards_of((point,))
+            if not on_cpu and not (cards and all(card.samples and card.sm_clock_mhz is not None for card in cards)):
                 reason = point.telemetry_reason or (point.telemetry.cards_reason if point.telemetry else None)
                 found.setdefault("clocks of the card", reason or "the card cannot say")
+            silent = next((card.throttled_reason for card in cards if card.throttled_reason), None)
+            if not on_cpu and silent:
+                found.setdefault("whether the card was slowed down", silent)
             if point.prefix_cache_hit_rate is None and "may be off" not in (point.prefix_cache_hit_rate_reason or ""):
                 found.setdefault("the prefix cache", point.prefix_cache_hit_rate_reason or "unknown")
     return tuple(f"{what} ({reason})" for what, reason in found.items())
@@ -190,6 +227,15 @@ def mean_of(side: Iterable[LoadPoint], name: str) -> float | None:
     """Return the mean of a number of the cards over windows; None where no card says."""
     values = [value for card in cards_of(side) if (value := getattr(card, name)) is not None]
     return fmean(values) if values else None
+
+
+def slowest(side: Iterable[LoadPoint], name: str) -> float | None:
+    """Return the mean over windows of the card that has the lowest: the others wait for it at every step."""
+    values: dict[str, list[float]] = {}
+    for card in cards_of(side):
+        if (value := getattr(card, name)) is not None:
+            values.setdefault(card.uuid, []).append(value)
+    return min(map(fmean, values.values()), default=None)
 
 
 def cpu_taken(side: Iterable[LoadPoint]) -> tuple[float, float] | None:
