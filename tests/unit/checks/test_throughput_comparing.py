@@ -11,7 +11,7 @@ from servegate.checks.throughput.comparing import compare
 from servegate.checks.throughput.judging import judge
 from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
-from servegate.checks.throughput.settings import Slo, ThroughputSettings
+from servegate.checks.throughput.settings import Limits, Slo, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
 from servegate.domain.blocks import Figure, Fold, Section, Table, Text
 from servegate.domain.evidence import EngineFacts, Kernel, NotMeasured, Reason
@@ -539,3 +539,42 @@ def test_a_reading_names_no_cause_that_the_data_speak_against(
     assert isinstance(comparison, Comparison)
     texts = [block.text for block in present(comparison, seen, SETTINGS, ()).blocks if isinstance(block, Text)]
     assert [text for text in texts if text.startswith(f"32 in flight: {begins}")]
+
+
+@pytest.mark.usefixtures("known_card")
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"restart_sd": 0.0}, "restart_sd 0 (default 0.01)"),
+        ({"host_restart_sd": 0.0, "host_share": 0.0}, "host_restart_sd 0 (default 0.2), host_share 0 (default 0.1)"),
+        ({"restart_sd": 0.05}, None),
+    ],
+)
+def test_a_lower_bar_for_a_claim_is_told(limits: dict[str, float], said: str | None) -> None:
+    """With no spread between starts, 1.01 times as fast is a claim; the report names who lowered the bar."""
+    settings = ThroughputSettings(limits=Limits.model_validate(limits))
+    arms = arm({32: STEADY}), faster(1.01)
+    assert at(compared(*arms, settings=settings)).claim == ("faster" if "restart_sd" in limits and said else "n.s.")
+    told = [item.message for item in findings(*arms, settings=settings) if item.code == "throughput/narrow-interval"]
+    assert bool(told) is (said is not None)
+    assert said is None or said in told[0]
+
+
+def test_a_load_that_proves_nothing_is_said_above_its_latencies() -> None:
+    texts = [
+        block.text
+        for block in shown(arm({32: STEADY}), arm({32: STEADY}, prefix_cache_hit_rate=0.9)).blocks
+        if isinstance(block, Text)
+    ]
+    assert [text for text in texts if text.startswith("INVALID, so nothing below") and text.endswith("In flight: 32.")]
+    texts = [block.text for block in shown(arm({32: STEADY}), arm({32: STEADY})).blocks if isinstance(block, Text)]
+    assert not [text for text in texts if text.startswith("INVALID")]
+
+
+@pytest.mark.usefixtures("known_card")
+def test_what_the_table_calls_no_difference_is_not_called_slower_beside_it() -> None:
+    """The bound of a FAIL is one-sided: by it twice as many unchanged servers are "slower" as by the interval."""
+    comparison = compared(arm({32: STEADY}), faster(0.9744))
+    assert at(comparison).claim == "n.s."
+    assert comparison.estimates["judged_ratio"].high == pytest.approx(0.9979, abs=0.001)
+    assert not judge(comparison, SETTINGS)

@@ -7,7 +7,7 @@ hold back an unchanged candidate every second time. Only a loss that is clear be
 from __future__ import annotations
 
 from servegate.checks.contract import finding
-from servegate.checks.throughput.settings import SERVING, SINGLE, ThroughputSettings
+from servegate.checks.throughput.settings import SERVING, SINGLE, Limits, ThroughputSettings
 from servegate.checks.throughput.shape import DOUBTS, SpeedContrast, SpeedPair
 from servegate.domain.judgement import Comparison, EvidenceRef, Finding, Severity
 
@@ -33,7 +33,7 @@ def judge(comparison: Comparison, settings: ThroughputSettings) -> tuple[Finding
     if between.not_judged is not None:
         found.append(_finding(f"not-judged-{between.not_judged.code}", Severity.INFO, between.not_judged.message))
         return tuple(found)
-    return (*found, *_speed(comparison, settings), *_unstable(between))
+    return (*found, *_speed(comparison, settings), *_unstable(between), *_narrow(settings.limits))
 
 
 def _remarks(point: SpeedPair) -> list[Finding]:
@@ -127,7 +127,7 @@ def _speed(comparison: Comparison, settings: ThroughputSettings) -> tuple[Findin
                 value=judged.high, operator="<", limit=settings.limits.fail_ratio,
             ),
         )  # fmt: skip
-    if judged.high < 1:
+    if judged.high < 1 and (point is None or point.claim == "slower"):  # else the table beside it says n.s.
         message = (
             f"slower at {at} in flight: {judged.value:.3f}x, at most {judged.high:.3f}x (95 %); "
             f"FAIL only below {settings.limits.fail_ratio:g}x"
@@ -146,6 +146,20 @@ def _unstable(between: SpeedContrast) -> tuple[Finding, ...]:
     if not shaky:
         return ()
     return (_finding("unstable", Severity.INFO, f"windows of one arm vary a lot (CV): {', '.join(shaky)}"),)
+
+
+def _narrow(limits: Limits) -> tuple[Finding, ...]:
+    """Say that differences are claimed more easily than by default; `LAXER` tells what is tolerated, which is the other way."""
+    usual = Limits()
+    told = [
+        f"{name} {getattr(limits, name):g} (default {getattr(usual, name):g})"
+        for name in ("restart_sd", "host_restart_sd", "host_share")
+        if getattr(limits, name) < getattr(usual, name)
+    ]
+    if not told:
+        return ()
+    message = f"the config lets the interval hold less of what two starts differ by than is assumed: {', '.join(told)}"
+    return (_finding("narrow-interval", Severity.INFO, f"{message}; only a calibration of this gate can say that it may"),)
 
 
 def _finding(code: str, severity: Severity, message: str, *, evidence: tuple[EvidenceRef, ...] = (), **rule: object) -> Finding:

@@ -61,9 +61,13 @@ def _summary(between: SpeedContrast, settings: ThroughputSettings) -> str:
 
 def _readings(between: SpeedContrast, evidence: Evidence[ThroughputMeasurement]) -> list[Text]:
     """Say what the judged load, and one request in flight, probably mean; nothing where speed is not judged."""
-    if between.not_judged is not None or between.judged_at is None:
-        return []
+    void = [str(in_flight((point.load, point.concurrency))) for point in between.points if point.invalid]
     found = []
+    if void:
+        said = "INVALID, so nothing below that is of these loads says anything either: latencies, goodput, energy. In flight"
+        found.append(Text(text=f"{said}: {'; '.join(void)}.", tone="caution"))
+    if between.not_judged is not None or between.judged_at is None:
+        return found
     for where, point in (
         (f"{between.judged_at} in flight", between.at(between.judged_at)),
         ("One request in flight", between.at(1, SINGLE)),
@@ -140,8 +144,8 @@ def _speeds(between: SpeedContrast) -> Table:
             Column(title="Detectable", percent=True),
         ),
         rows=tuple(rows),
-        note="Ratio above 1: the candidate is faster. n.s.: no significant difference. Detectable: the smallest change that so "
-        "many windows find four times out of five.",
+        note="Ratio above 1: the candidate is faster. n.s.: no significant difference; unclear: something else than the "
+        "change would explain it. Detectable: the smallest change that so many windows find four times out of five.",
     )  # fmt: skip
 
 
