@@ -23,14 +23,10 @@ from servegate.domain.load import Load, LoadResult, LoadSpec
 from servegate.domain.records import Json
 from servegate.domain.strict_json import parse_json
 from servegate.domain.workload import Endpoint
+from servegate.probes.bench_agreement import Request, durations_agree, most_in_flight, totals_agree
 from servegate.probes.tools import compact
 
 PERCENTILES = (50, 90, 95, 99)
-AGREEMENT = 0.05
-SLACK_S = 0.25
-"""The tool's own duration may differ by this share, and this much, from the time between its first start and last end."""
-SLACK_MS = 1.0
-"""So much more may its medians differ from those of its single requests."""
 MOST_S, MOST_TOKENS = 1e12, 2**31 - 1
 """Beyond these a number is no time of a clock, and no length of a prompt."""
 PINNED_SAMPLING: dict[str, Json] = {
@@ -116,28 +112,14 @@ def read_bench(content: bytes, spec: LoadSpec, command: tuple[str, ...]) -> tupl
     done = _completed(result, completed)
     span_s = max(each.ended_s for each in done) - min(each.started_s for each in done)
     if failed == 0:  # a request that failed late lengthens the tool's duration and brings nothing
-        _agrees(result["duration"], span_s, completed)
-        _totals_agree(result, done)
-    if (most := _most_in_flight(done)) > spec.concurrency:
+        durations_agree(result["duration"], span_s, completed)
+        totals_agree(result, done)
+    if (most := most_in_flight(done)) > spec.concurrency:
         raise ValueError(f"{most} requests were in flight at once, and {spec.concurrency} were asked for at most")
     return _cut(sorted(done, key=lambda each: each.ended_s), failed, spec, command)
 
 
-@dataclass(frozen=True)
-class _Request:
-    started_s: float
-    ended_s: float
-    ttft_s: float
-    itls_s: Sequence[float]
-    prompt_tokens: int
-    tokens: int
-
-    @property
-    def tpot_ms(self) -> float:
-        return 1000 * (self.ended_s - self.started_s - self.ttft_s) / (self.tokens - 1) if self.tokens > 1 else np.nan
-
-
-def _completed(result: dict[str, Any], completed: int) -> list[_Request]:
+def _completed(result: dict[str, Any], completed: int) -> list[Request]:
     """Return the requests that were completed."""
     names = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
     lists: list[Any] = [result.get(name) for name in names]
@@ -160,7 +142,7 @@ def _completed(result: dict[str, Any], completed: int) -> list[_Request]:
             raise ValueError("input_lens and output_lens hold something else than numbers of tokens")
         if whole is not None and whole < ttft:
             raise ValueError(f"a request ended {whole!r} s after it was sent, before its first token ({ttft!r} s)")
-        found.append(_Request(started, started + (ttft + sum(itls) if whole is None else whole), ttft, itls, sent, brought))
+        found.append(Request(started, started + (ttft + sum(itls) if whole is None else whole), ttft, itls, sent, brought))
     if len(found) != completed:
         raise ValueError(f"completed is {completed}, but {len(found)} requests brought tokens and no error")
     total = _count(result, "total_output_tokens")
@@ -169,35 +151,7 @@ def _completed(result: dict[str, Any], completed: int) -> list[_Request]:
     return found
 
 
-def _agrees(stated_s: float, span_s: float, requests: int) -> None:
-    """Hold the tool's own duration against that of its requests: else their times are not what they seem."""
-    if abs(span_s - stated_s) > AGREEMENT * stated_s + SLACK_S:
-        raise ValueError(f"duration is {stated_s:.3f} s, but the {requests} requests came within {span_s:.3f} s")
-
-
-def _totals_agree(result: dict[str, Any], done: list[_Request]) -> None:
-    """Hold the tool's own rate and medians against its single requests: else columns were mixed up or cut."""
-    read = {
-        "output_throughput": sum(each.tokens for each in done) / result["duration"],
-        "p50_ttft_ms": float(np.median([1000 * each.ttft_s for each in done])),
-        "p50_e2el_ms": float(np.median([1000 * (each.ended_s - each.started_s) for each in done])),
-    }
-    sent = sum(each.prompt_tokens for each in done)
-    if result.get("total_input_tokens", sent) != sent:
-        raise ValueError(f"total_input_tokens is {result['total_input_tokens']!r}, but input_lens add up to {sent}")
-    for name, value in read.items():
-        slack = AGREEMENT * value + (0.0 if name == "output_throughput" else SLACK_MS)
-        if abs(result[name] - value) > slack:
-            raise ValueError(f"{name} is {result[name]:,.3f}, but its requests say {value:,.3f}")
-
-
-def _most_in_flight(done: list[_Request]) -> int:
-    """Return the most requests that were under way at one moment; one that ends as another starts makes room for it."""
-    changes = sorted((at, step) for each in done for at, step in ((each.started_s, 1), (each.ended_s, -1)))
-    return int(np.cumsum([step for _at, step in changes]).max())
-
-
-def _cut(ordered: list[_Request], failed: int, spec: LoadSpec, command: tuple[str, ...]) -> tuple[Load, tuple[Span, ...]]:
+def _cut(ordered: list[Request], failed: int, spec: LoadSpec, command: tuple[str, ...]) -> tuple[Load, tuple[Span, ...]]:
     counted = ordered[spec.lead_in :] or ordered
     ended = ordered[spec.lead_in - 1].ended_s if 0 < spec.lead_in < len(ordered) else min(each.started_s for each in ordered)
     windows, spans = [], []
@@ -220,7 +174,7 @@ def _cut(ordered: list[_Request], failed: int, spec: LoadSpec, command: tuple[st
 
 
 def _window(
-    part: list[_Request], span: Span, failed: int, *, first_row: int, spec: LoadSpec, command: tuple[str, ...]
+    part: list[Request], span: Span, failed: int, *, first_row: int, spec: LoadSpec, command: tuple[str, ...]
 ) -> LoadResult:
     tokens, seconds = sum(each.tokens for each in part), span.ended_s - span.started_s
     return LoadResult(

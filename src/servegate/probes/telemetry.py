@@ -26,6 +26,7 @@ import psutil
 from servegate.domain.load import CardLoad, Telemetry
 from servegate.errors import RunnerError
 from servegate.nvml import THROTTLE_REASONS, Absent, Nvml, Reading
+from servegate.probes.processes import busy_s, cpu_s, descendants, named
 
 PERIOD_S = 0.25
 LOOK_AT_PROCESSES = 4
@@ -102,9 +103,9 @@ class Sampler:
         used = self._used_cards(around)
         foreign, reason = _foreign(around, used)
         cores = psutil.cpu_count() or 1
-        busy_s = _at(around, ended_s, lambda sample: sample.busy_s) - _at(around, started_s, lambda sample: sample.busy_s)
+        worked_s = _at(around, ended_s, lambda sample: sample.busy_s) - _at(around, started_s, lambda sample: sample.busy_s)
         others_s = _at(around, ended_s, _others) - _at(around, started_s, _others)
-        known = busy_s > 0  # some sandboxes show a machine that never does anything
+        known = worked_s > 0  # some sandboxes show a machine that never does anything
         return Telemetry(
             cards=tuple(_card(uuid, inside, around, (started_s, ended_s)) for uuid in used),
             cards_reason=self._lost or (self._watch.nvml.reason if isinstance(self._watch.nvml, Absent) else None),
@@ -150,34 +151,15 @@ class _Looker:
         at_s, nvml, cards = self._clock(), self._watch.nvml, self._watch.cards
         readings = {} if isinstance(nvml, Absent) else {uuid: nvml.reading(uuid) for uuid in cards}
         if self._count % LOOK_AT_PROCESSES == 0:
-            self._ours = _descendants()
+            self._ours = descendants()
             if not isinstance(nvml, Absent):
                 self._processes = {uuid: frozenset(each.pid for each in nvml.processes(uuid)) for uuid in cards}
         self._count += 1
         for pid in self._ours:
             # A process that ended keeps what it had spent, else others would seem to have spent it.
-            if (seconds := _cpu_s(pid)) is not None:
+            if (seconds := cpu_s(pid)) is not None:
                 self._own_s[pid] = seconds
-        return _Sample(at_s, readings, self._processes, self._ours, _busy_s(), sum(self._own_s.values()))
-
-
-def _descendants() -> frozenset[int]:
-    me = psutil.Process()
-    return frozenset({me.pid, *(child.pid for child in me.children(recursive=True))})
-
-
-def _cpu_s(pid: int) -> float | None:
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return None
-    return float(times.user + times.system)
-
-
-def _busy_s() -> float:
-    times = psutil.cpu_times()
-    # guest time is part of user time already
-    return float(times.user + times.system + sum(getattr(times, name, 0.0) for name in ("nice", "irq", "softirq", "steal")))
+        return _Sample(at_s, readings, self._processes, self._ours, busy_s(), sum(self._own_s.values()))
 
 
 def _others(sample: _Sample) -> float:
@@ -209,14 +191,7 @@ def _foreign(samples: Sequence[_Sample], cards: Sequence[str]) -> tuple[tuple[st
         if passing:
             return tuple(f"{pid} (came or went)" for pid in passing), None
         return None, "not observed: the driver names processes by pids of another namespace, so ours cannot be told apart"
-    return tuple(sorted({_named(pid) for _uuid, pid in seen if pid not in ours})), None
-
-
-def _named(pid: int) -> str:
-    try:
-        return f"{pid} {psutil.Process(pid).name()[:40]}"
-    except psutil.Error:
-        return str(pid)
+    return tuple(sorted({named(pid) for _uuid, pid in seen if pid not in ours})), None
 
 
 def _card(uuid: str, inside: Sequence[_Sample], around: Sequence[_Sample], span: tuple[float, float]) -> CardLoad:
