@@ -8,6 +8,7 @@ import pytest
 from servegate.checks.throughput import comparing
 from servegate.checks.throughput.ceilings import Allowance
 from servegate.checks.throughput.comparing import compare
+from servegate.checks.throughput.figures import figures
 from servegate.checks.throughput.judging import judge
 from servegate.checks.throughput.presenting import present
 from servegate.checks.throughput.record import ThroughputMeasurement
@@ -476,6 +477,13 @@ def test_a_start_that_still_warms_up_is_no_speed() -> None:
         assert "from 900.0 to 1,100.0 tokens/s" in fault
 
 
+@pytest.mark.usefixtures("known_card")
+def test_a_drift_that_both_arms_meet_in_turn_voids_nothing() -> None:
+    drift = [900.0, 950.0, 1000.0, 1050.0, 1100.0]
+    comparison = compared(arm({32: drift}), arm({32: [0.9 * each for each in drift]}), ThroughputSettings(interleave=True))
+    assert at(comparison).claim == "slower"
+
+
 def test_prompts_are_as_long_in_both_arms_by_the_engines_own_count() -> None:
     """The tool counts with one tokenizer for both arms, and so sees no engine that reads only half of a prompt."""
     comparison = compared(
@@ -489,6 +497,8 @@ def test_requests_that_were_never_in_flight_are_the_tools_speed() -> None:
     slow_tool = arm({32: STEADY}, e2e_latency_s={"mean": 0.5})
     comparison = compared(slow_tool, faster(1.2))
     assert at(comparison).claim == "unclear"
+    (row,) = [each for each in figures(comparison, evidence(slow_tool, faster(1.2)), SETTINGS) if each.key == "throughput"]
+    assert row.difference.endswith(", unclear)")
     (found,) = [item for item in judge(comparison, SETTINGS) if item.severity is Severity.REVIEW]
     assert found.code == "throughput/not-in-flight"
     assert "of the baseline were in flight on average, and 32 were asked for" in found.message

@@ -72,7 +72,7 @@ def _load(
     unjudged, ratio = _unjudged(between), ""
     if point is not None and point.ratio is not None and not point.invalid:
         interval = "no interval" if point.low is None or point.high is None else f"95 % {point.low:.3f} to {point.high:.3f}"
-        ratio = f"{point.ratio:.3f}x ({interval})"
+        ratio = f"{point.ratio:.3f}x ({interval}{', unclear' if point.doubted else ''})"
     return [
         Figures(
             key=f"throughput{suffix}", about=about, baseline=speed[0], candidate=speed[1],

@@ -79,7 +79,8 @@ def _of_requests(name: str, side: Sequence[LoadPoint], settings: ThroughputSetti
         found.append(f"warm-cache: the {name} took {max(rates):.1%} of a window's prompts from its prefix cache")
     speeds = [point.output_tokens_per_second for point in side if point.output_tokens_per_second]
     spread = stdev(speeds) / fmean(speeds) if len(speeds) > 1 else 0.0
-    if spread <= settings.limits.window_cv and _climbs(speeds, settings.limits.window_cv):
+    # In turn both arms meet the same drift of the machine, and it cancels within a block.
+    if spread <= settings.limits.window_cv and not settings.interleave and _climbs(speeds, settings.limits.window_cv):
         found.append(
             f"unsteady: the speed of the {name} went from {speeds[0]:,.1f} to {speeds[-1]:,.1f} tokens/s, the same way from "
             "window to window: it was still warming up, or slowing down, and its mean is no speed of the config"
