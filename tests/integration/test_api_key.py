@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,27 @@ CHECKS = """\
   accuracy: {tasks: [{file: sums.json, shots: 0, questions: 2, max_tokens: 32}], concurrency: 2}
   throughput: {input_tokens: 16, output_tokens: 4, concurrency: [2], judged_at: 2, windows: 2}
 """
+
+
+@contextmanager
+def command_lines() -> Iterator[set[bytes]]:
+    """Collect the command line of every process of the machine while the context is open, as anybody may who looks at /proc."""
+    seen: set[bytes] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            for entry in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    seen.add(entry.read_bytes())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("key", ["", "another", "sk-"], ids=["without a key", "with another key", "with a guess"])
@@ -76,7 +100,8 @@ def test_every_client_sends_the_key_and_nothing_shows_it(tmp_path: Path) -> None
     gate = here / "servegate.yaml"
     gate.write_text(gate.read_text().replace("policy: quick", f"{CHECKS}policy: quick"))
     # a key of some other service is on the machine: it must not be sent to the engine
-    with started(here, "run", "--rounds=1", OPENAI_API_KEY="sk-canary-of-another-service") as process:
+    canary = "sk-canary-of-another-service"
+    with started(here, "run", "--rounds=1", OPENAI_API_KEY=canary) as process, command_lines() as seen:
         said = "".join(process.communicate(timeout=250))  # lm-eval alone takes 15 s to start, twice
     run = here / "servegate-runs/demo"
     assert process.returncode in (0, 3, 5), said  # what the verdict on two sums is does not matter here
@@ -92,6 +117,9 @@ def test_every_client_sends_the_key_and_nothing_shows_it(tmp_path: Path) -> None
     assert len(keys) == 2, "one for each start"
     assert "sk-canary-of-another-service" not in sent.read_text()
     assert keys <= set(sent.read_text().split()), "the load generator sent them"
+    for tool in (b"lm_eval", b"bench", b"serve"):
+        assert any(tool in words for words in seen), tool
+    assert not [words for words in seen for key in keys if key.encode() in words], "a command line is everybody's to read"
     written = [path for path in run.rglob("*") if path.is_file()]
     assert any(path.name == "report.html" for path in written)
     for secret in (*keys, "sk-canary-of-another-service"):

@@ -148,3 +148,33 @@ def test_a_verdict_that_the_evidence_does_not_give_is_found_out(recorded: Path, 
 
 def test_a_commit_is_given_in_full(recorded: Path) -> None:
     assert _code(["verify", str(recorded), "--policy", str(recorded.parent / "release.yaml"), "--commit", "main"]) == 2
+
+
+def test_a_policy_that_is_not_there_and_a_commit_that_is_not_given_are_told_as_such(
+    recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITHUB_SHA", raising=False)
+    policy = recorded.parent / "release.yaml"
+    assert _code(["verify", str(recorded), "--policy", str(policy)]) == 2
+    said = capsys.readouterr().err
+    assert "which commit is to be released is not said" in said
+    assert "--commit" in said
+    policy.rename(recorded.parent / "relaese.yaml")
+    assert _code(["verify", str(recorded), "--policy", str(policy)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "release.yaml does not exist" in said
+    assert "Did you mean relaese.yaml?" in said
+    assert "commit" not in said
+
+
+def test_a_verdict_whose_findings_alone_were_changed_is_told_by_them(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((recorded / "verdict.json").read_text())
+    gone = document["data"]["findings"].pop()["code"]
+    (recorded / "verdict.json").write_bytes(dump(document))
+    RunDirectory.open(recorded).write_checksums()
+    assert verified(recorded) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"records the verdict {document['data']['outcome']} with other findings than its evidence gives" in said
+    assert gone in said

@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ from servegate.errors import RunDirectoryError, StorageError
 MAX_JSON_BYTES = 1 << 30
 """A file larger than this is refused, since reading it would take the reader's memory before it was judged."""
 MAX_COLUMN_BYTES = 4 << 30
+UNREADABLE = (OSError, ValueError, TypeError, EOFError, SyntaxError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What numpy and zipfile raise for an archive that somebody made up: a header that is no Python, a shape of a billion rows."""
 
 
 @contextmanager
@@ -115,6 +118,10 @@ def read_columns(stated: Json, json_path: Path) -> Columns:
                 )
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as archive:
+                if sum(each.file_size for each in archive.zip.infolist()) > MAX_COLUMN_BYTES:
+                    raise RunDirectoryError(f"{target} holds more than {MAX_COLUMN_BYTES} bytes once unpacked and was not read")
                 return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise RunDirectoryError(f"{target} is not readable: {error}") from error
+    except UNREADABLE as error:
+        raise RunDirectoryError(
+            f"{target} is not readable: {str(error)[:200]}", advice="Restore it or measure again."
+        ) from error

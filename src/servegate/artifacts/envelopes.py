@@ -7,18 +7,41 @@ mixed up would pair perfectly.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from servegate import __version__
 from servegate.domain.evidence import Reason
-from servegate.domain.records import Json, Record
+from servegate.domain.records import Amount, Count, Json, Record
 from servegate.errors import RunDirectoryError
+from servegate.text.rulings import one_line
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 SCHEMA_VERSION = 1
 UNBOUND = frozenset({"plan", "run"})
 """Kinds that are not made under a plan: the plan itself, and the run, which begins before there is one."""
 
+MOST_FAULTS = 6
+
 R = TypeVar("R", bound=Record)
+
+
+class _Stage(Record):
+    step: Count | None = None
+    seconds: Amount | None = None
+
+
+def _objects(value: Json) -> Json:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else value
+
+
+class RunData(Record):
+    """What of run.json is counted with: the stages' numbers. Whatever else stands among them is nobody's stage."""
+
+    stages: Annotated[tuple[_Stage, ...], BeforeValidator(_objects)] = ()
 
 
 @dataclass(frozen=True)
@@ -91,8 +114,33 @@ def opened(document: Json, path: str, kind: str, plan: str | None) -> Envelope:
 
 
 def validated(record: type[R], data: dict[str, Json], path: str) -> R:
-    """Return the data as its record. Raises RunDirectoryError when it does not hold what it should."""
+    """Return the data as its record.
+
+    Raises:
+        RunDirectoryError: it does not hold what it should; names the first row and field, its value and what is allowed.
+    """
     try:
         return record.model_validate(data)
-    except ValueError as error:
-        raise RunDirectoryError(f"{path} does not hold what it should: {error}", advice="Measure again.") from error
+    except ValidationError as error:
+        faults = [_fault(item) for item in error.errors(include_url=False)]
+        raise RunDirectoryError(
+            f"{path} does not hold what it should: {faults[0]}",
+            why="\n".join(faults[1:MOST_FAULTS]),
+            advice="Restore the file, or measure again: what no run writes proves nothing.",
+        ) from None
+
+
+def _fault(item: ErrorDetails) -> str:
+    """Return one of the validator's faults as `responses[3].asked is 0: ...`."""
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
+    where = one_line(where or "the whole")
+    said = str(item["msg"]).removeprefix("Value error, ").removeprefix("Input ").replace("should", "must", 1)
+    if item["type"] == "missing":
+        return f"{where} is missing"
+    if isinstance(item["input"], BaseModel | dict | list | tuple):
+        return f"{where}: {one_line(said)}"
+    try:
+        value = repr(item["input"])
+    except ValueError:  # a whole number of more digits than Python writes
+        value = "a number of too many digits"
+    return f"{where} is {one_line(value)}: it {one_line(said)}"

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from servegate.artifacts.durable import dump, load, read_columns, replacing, sha256_of_file, stored, write_columns
-from servegate.artifacts.envelopes import UNBOUND, Envelope, opened, validated
+from servegate.artifacts.envelopes import UNBOUND, Envelope, RunData, opened, validated
 from servegate.artifacts.intake import ensure_regular, irregular, regular_files
 from servegate.artifacts.liveness import is_running
 from servegate.domain.arms import ARM_NAME, Arm
-from servegate.domain.evidence import EngineFacts, EngineStatus, Measurement, NotMeasured, Reason
+from servegate.domain.evidence import EngineFacts, Measurement, NotMeasured, Reason
 from servegate.domain.judgement import Comparison, Verdict
 from servegate.domain.manifest import Manifest
 from servegate.domain.plan import Plan, fingerprint_of
@@ -77,6 +77,7 @@ class RunDirectory:
     def read_run(self) -> Envelope:
         """Read run.json; `running` with a dead process reads as `interrupted`."""
         envelope = self._read("run.json", "run")
+        validated(RunData, envelope.data, "run.json")
         pid = envelope.data.get("pid")
         if envelope.status == "running" and not (isinstance(pid, int) and is_running(pid, envelope.data)):
             return Envelope(**{**envelope.__dict__, "status": "interrupted"})
@@ -131,7 +132,7 @@ class RunDirectory:
         if not (self.root / path).is_file():
             return None
         envelope = self._read(path, "engine")
-        return validated(EngineFacts, {**envelope.data, "status": EngineStatus(envelope.status)}, path)
+        return validated(EngineFacts, {**envelope.data, "status": envelope.status}, path)
 
     def write_manifest(self, plan: Plan, arm: str, manifest: Manifest) -> None:
         """Write an arm's environment."""

@@ -134,6 +134,9 @@ def _engine_findings(arm: str, facts: EngineFacts | None, *, read: bool) -> list
         why = facts.version_reason or "it did not say"
         message = f"which version of the engine served the {arm} is not known ({why}): a PASS would hold for nothing by name"
         found.append(finding(ARMS, f"{arm}-version-unknown", Severity.REVIEW, message))
+    if facts.contradictions:
+        message = f"the {arm}'s log contradicts itself, so it is no word on what was served: {'; '.join(facts.contradictions)}"
+        found.append(finding(ARMS, f"{arm}-log-contradicts", Severity.REVIEW, message))
     asked, got = facts.quantization.requested, facts.quantization.resolved
     if asked is not None and got in (None, "none") and not read:
         # `engagement` says this and much more; without that check it is still no PASS.

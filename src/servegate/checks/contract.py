@@ -160,6 +160,8 @@ class Check(Generic[S, M]):
     more: Callable[[M, S, int], int] = field(default=lambda _baseline, _settings, _planned: 0)
     """Steps that both arms get beyond the planned ones: (the baseline's measurement, settings, planned steps). Asked for each
     arm once its planned steps are done; it must see the baseline's planned steps only, so that both arms get as many."""
+    most_more: Callable[[S], int] = field(default=lambda _settings: 0)
+    """How many steps `more` can add at the most."""
     part: Callable[[S, Inputs, int, int], Inputs] = field(default=lambda _settings, inputs, _step, _rounds: inputs)
     """The part of the inputs that one step asks: (settings, inputs, step, the gate's rounds)."""
 

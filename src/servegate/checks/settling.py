@@ -50,7 +50,7 @@ def _answers(result: Judged) -> tuple[Estimate, ...]:
     """Return the estimates of a check that was measured in full: one that lost answers answers nothing."""
     if isinstance(result.comparison, NotMeasured) or any(item.severity in VOID for item in result.findings):
         return ()
-    if any(item.code.rpartition("/")[2] in {"partial", "planned-missing"} for item in result.findings):
+    if any(item.code.rpartition("/")[2] in {"partial", "planned-missing", "not-planned"} for item in result.findings):
         return ()
     found = [result.comparison.estimates.get(name) for name in ANSWERS]
     return tuple(each for each in found if each is not None) if None not in found else ()

@@ -61,9 +61,16 @@ class Judged:
 
 
 def judged(
-    check: AnyCheck, evidence: Evidence[Measurement], comparison: Comparison | NotMeasured, own: tuple[Finding, ...]
+    check: AnyCheck,
+    evidence: Evidence[Measurement],
+    comparison: Comparison | NotMeasured,
+    own: tuple[Finding, ...],
+    more_steps: int = 0,
 ) -> Judged:
-    """Return the check with the findings that hold for every check: not measured, measured in part, nothing compared."""
+    """Return the check with the findings that hold for every check: not measured, measured in part, nothing compared.
+
+    `more_steps`: how many steps its settings may add to those of the plan.
+    """
     weight = Severity.REVIEW if check.required else Severity.INFO
     if isinstance(comparison, NotMeasured):
         broken = comparison.reason.code in {"engine_failed", "measurement_failed"}
@@ -77,6 +84,11 @@ def judged(
         elif isinstance(side.measurement, Measurement) and (gaps := _gaps(check, evidence, arm, side.measurement)):
             message = f"{arm}: of what was planned, {'; '.join(gaps)}"
             general.append(finding(check.name, "planned-missing", weight, message))
+        if isinstance(side.measurement, Measurement) and (
+            extra := _surplus(check, evidence, arm, side.measurement, more_steps)
+        ):
+            message = f"{arm}: it holds what was never planned: {'; '.join(extra)}"
+            general.append(finding(check.name, "not-planned", weight, message))
     explained = any(item.severity is not Severity.INFO or not check.required for item in own)
     if comparison.n == 0 and not explained:
         general.append(finding(check.name, "nothing-compared", weight, "no sample could be compared"))
@@ -143,8 +155,24 @@ def _gaps(check: AnyCheck, evidence: Evidence[Measurement], arm: str, measuremen
     """Return what the plan's schedule has and the record lacks; rows removed from both arms pair perfectly."""
     if evidence.plan is None:
         return ()
-    steps = tuple(step.step for step in evidence.plan.schedule if (step.arm, step.check) == (arm, check.name))
-    return measurement.gaps(steps, evidence.plan.rounds, evidence.inputs)
+    return measurement.gaps(_steps(evidence.plan, check, arm), evidence.plan.rounds, evidence.inputs)
+
+
+def _surplus(
+    check: AnyCheck, evidence: Evidence[Measurement], arm: str, measurement: Measurement, more_steps: int
+) -> tuple[str, ...]:
+    """Return what the record holds and the plan's schedule does not; rows written into both arms pair perfectly."""
+    if evidence.plan is None:
+        return ()
+    steps = _steps(evidence.plan, check, arm)
+    if not steps:
+        return ()  # a part of a record, such as one start against itself; that nothing was planned is told elsewhere
+    following = max(steps) + 1
+    return measurement.surplus((*steps, *range(following, following + more_steps)), evidence.inputs)
+
+
+def _steps(plan: Plan, check: AnyCheck, arm: str) -> tuple[int, ...]:
+    return tuple(step.step for step in plan.schedule if (step.arm, step.check) == (arm, check.name))
 
 
 def _sides(evidence: Evidence[Measurement]) -> tuple[tuple[str, ArmEvidence[Measurement]], ...]:

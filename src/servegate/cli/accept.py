@@ -18,6 +18,7 @@ from servegate.errors import UsageError
 from servegate.ledger import merged
 from servegate.pipeline.changing import INDEX, read_index
 from servegate.text import strict_yaml
+from servegate.text.utf8 import decoded
 
 HEAD = "# Changes of facts that somebody read and accepted; `servegate accept` writes this file. Commit it.\n"
 
@@ -62,7 +63,7 @@ def _runs(folder: Path) -> list[RunDirectory]:
 
 def _form(run: Path, path: Path) -> dict[str, Any]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = decoded(path.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} can not be read: {error}", advice=f"Write it: servegate review {run}") from error
     return strict_yaml.load(text, str(path)).data

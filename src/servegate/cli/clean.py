@@ -11,14 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from servegate.cli.ranges import FiniteRange
 from servegate.cli.terminal import printable
 from servegate.engines.cache_keeping import GIB, KINDS, MOST_DAYS, MOST_GIB, Entry, entries, remove, surplus
 from servegate.engines.compile_cache import cache_directory
 
 
 @click.command("clean", help="Remove what servegate keeps for later runs and no run used lately; a running gate loses nothing.")
-@click.option("--days", type=click.FloatRange(min=0), default=MOST_DAYS, show_default=True, help="Remove what is idle longer.")
-@click.option("--gib", type=click.FloatRange(min=0), default=MOST_GIB, show_default=True, help="Keep no more than this.")
+@click.option("--days", type=FiniteRange(min=0), default=MOST_DAYS, show_default=True, help="Remove what is idle longer.")
+@click.option("--gib", type=FiniteRange(min=0), default=MOST_GIB, show_default=True, help="Keep no more than this.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only these; by default all kinds.")
 @click.option("--list", "only_list", is_flag=True, help="Show what is there and what would go; remove nothing.")
 def command(days: float, gib: float, kinds: Sequence[str], only_list: bool) -> None:

@@ -14,7 +14,7 @@ from servegate.artifacts import RunDirectory
 from servegate.cli.options import RUN_ARGUMENT
 from servegate.cli.terminal import printable
 from servegate.config.release import read_release_policy, shortcomings
-from servegate.domain.judgement import EXIT_CODES, Outcome
+from servegate.domain.judgement import EXIT_CODES, Outcome, Verdict
 from servegate.errors import ExitCode, RunDirectoryError, UsageError
 from servegate.pipeline.changing import INDEX, read_index
 
@@ -56,14 +56,31 @@ def _one_run(run: Path, policy: Path | None, commit: str | None) -> int:
     return 0 if policy is None else int(_held_to(directory, policy, commit or os.environ.get("GITHUB_SHA", "")))
 
 
+def _other(recorded: Verdict, now: Verdict) -> str:
+    """Return in words in what a recorded verdict differs from the one that its evidence gives."""
+    if recorded.outcome != now.outcome:
+        return f"the verdict {recorded.outcome.value}; its evidence gives {now.outcome.value}"
+    sides = (
+        [item for item in mine.findings if item not in theirs.findings] for mine, theirs in ((recorded, now), (now, recorded))
+    )
+    only_recorded, only_now = (", ".join(dict.fromkeys(item.code for item in side))[:200] or "none" for side in sides)
+    return (
+        f"the verdict {recorded.outcome.value} with other findings than its evidence gives (recorded alone: "
+        f"{printable(only_recorded)}; given alone: {only_now})"
+    )
+
+
 def _held_to(directory: RunDirectory, path: Path, commit: str) -> ExitCode:
+    policy = read_release_policy(path)
+    if not commit:
+        raise UsageError("which commit is to be released is not said", advice="Give --commit (a runner's is in GITHUB_SHA).")
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
         raise UsageError(f"{commit[:80]!r} is no commit id", advice="Give --commit with all of its 40 hexadecimal digits.")
-    policy = read_release_policy(path)
     verdict, recorded = pipeline.rejudged(directory), directory.read_verdict()
     if (verdict.outcome, verdict.findings) != (recorded.outcome, recorded.findings):
         raise RunDirectoryError(
-            f"{directory.root} records the verdict {recorded.outcome.value}; its evidence gives {verdict.outcome.value}",
+            f"{directory.root} records {_other(recorded, verdict)}",
+            why="The verdict was changed after it was made, or another version of servegate made it.",
             advice="Judge it again: servegate compare.",
         )
     plan = directory.read_plan()

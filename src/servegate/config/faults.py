@@ -37,6 +37,15 @@ def fault(model: type[BaseModel], item: Any, name: str, sources: Mapping[str, st
         return f"{place}: unknown key {dotted!r}{did_you_mean(str(key[-1]), allowed)} (allowed here: {', '.join(allowed)})"
     if item["type"] == "missing":
         return f"{place}: {dotted!r} is missing"
+    if item["type"] == "value_error" and isinstance(
+        item.get("input"), dict
+    ):  # a rule about several keys, one of which it names
+        said = _allowed(item)
+        named = said.split(" ", 1)[0]
+        if named in _fields_at(model, item["loc"]):
+            key = (*key, named)
+            place, dotted, said = place_of(name, sources, key), ".".join(map(str, key)), said[len(named) + 1 :]
+        return f"{place}: {dotted!r} {said}" if said.startswith(("is ", "holds ")) else f"{place}: {dotted!r}: {said}"
     value = repr(item.get("input"))
     shown = value if len(value) <= 80 else f"{value[:77]}..."
     return f"{place}: {dotted!r} is {shown}: {_allowed(item)}"

@@ -19,6 +19,7 @@ from servegate.errors import UsageError
 from servegate.ledger import Ledger
 from servegate.ledger import parse as parse_ledger
 from servegate.text import strict_yaml
+from servegate.text.utf8 import decoded
 
 
 def read_text(path: Path) -> str:
@@ -26,7 +27,7 @@ def read_text(path: Path) -> str:
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UsageError(f"{path} is no regular file", advice="Name a YAML file.")
-        return path.read_bytes().decode("utf-8-sig")
+        return decoded(path.read_bytes())
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", advice=near_files(path)) from None
     except IsADirectoryError:
@@ -116,7 +117,7 @@ def read_calibration(path: Path, *, required: bool = False) -> Calibration | Non
         return None
     advice = "Make it anew with `servegate calibrate`, or remove it: a gate needs none."
     try:
-        document = parse_json(_file(path))
+        document = parse_json(decoded(_file(path)))
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}", advice=advice) from None
     if not isinstance(document, dict) or document.get("kind") != KIND:

@@ -29,7 +29,7 @@ class ReleasePolicy(Settings):
     version: VersionOne
     cards: tuple[str, ...] = Field(min_length=1)
     """Names of the cards that serve, exactly as the driver gives them (`NVIDIA H200`); `cpu` for a run without a card."""
-    max_age_days: float = Field(default=7, gt=0)
+    max_age_days: float = Field(default=7, gt=0, le=36_500)
     """Oldest measurement that still counts."""
     policies: tuple[PolicyName, ...] = Field(default=("release",), min_length=1)
     """Policies of the gate config that are strict enough."""

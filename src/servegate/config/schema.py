@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from servegate.domain.plan import MOST_ROUNDS
 from servegate.domain.policies import PolicyName
 from servegate.domain.records import Settings, VersionOne
 
@@ -17,6 +18,8 @@ CALIBRATION_FILE = "calibration.json"
 POLICY_SOURCE = "policy"
 """Where a setting comes from that the policy gave."""
 MAX_INPUT_BYTES = 64 << 20
+MOST_S = 7 * 86_400
+"""A week: no start, answer, wait or budget is longer, and a longer one is a slip in the unit."""
 
 
 class FallbackSettings(Settings):
@@ -37,9 +40,9 @@ class EngineSettings(Settings):
     """Which engine; one module under `servegate.engines` each."""
     executable: str = "vllm"
     """Name on the PATH, or a path."""
-    start_timeout_s: float = Field(default=900, gt=0)
+    start_timeout_s: float = Field(default=900, gt=0, le=MOST_S)
     """From spawn to the first generated token."""
-    request_timeout_s: float = Field(default=120, gt=0)
+    request_timeout_s: float = Field(default=120, gt=0, le=MOST_S)
     """Longest wait for one answer."""
     model_config_file: str | None = Field(default=None, alias="model_config")
     """The model's `config.json`, for predictions when the model itself is not on this machine."""
@@ -47,7 +50,7 @@ class EngineSettings(Settings):
     """Variables that both arms are served with."""
     also_known: tuple[str, ...] = ()
     """Serving options that this engine has and the list that ships with servegate has not, such as a newer vLLM's."""
-    wait_minutes: float = Field(default=10, ge=0)
+    wait_minutes: float = Field(default=10, ge=0, le=MOST_S / 60)
     """Longest wait for a card that another gate holds or another process uses; then the run is refused (exit 5)."""
     fallbacks: tuple[FallbackSettings, ...] = ()
     """Tried in order after an arm's own start failed, such as a variable that picks another kernel. The one that was used
@@ -115,7 +118,7 @@ class ChangesSettings(Settings):
     """Exceptions from the list of what a pull request's serving config may say."""
     max_pairs: int = Field(default=4, ge=1, le=100)
     """Pairs that are measured of one pull request; what is over it is a REVIEW."""
-    budget_minutes: float = Field(default=240, gt=0)
+    budget_minutes: float = Field(default=240, gt=0, le=MOST_S / 60)
     """No further pair is started when the longest so far would not fit; what is left is a REVIEW."""
 
 
@@ -150,7 +153,7 @@ class GateConfig(Settings):
     """A few lines of Markdown about the change, shown at the top of the report."""
     arms: ArmsSettings
     """The serving configs before and after the change."""
-    rounds: int = Field(default=2, ge=1, le=16)
+    rounds: int = Field(default=2, ge=1, le=MOST_ROUNDS)
     """Passes of every check over an arm on one start; two are the least that show an arm's own noise."""
     engine: EngineSettings = EngineSettings()
     checks: dict[str, dict[str, Any]]

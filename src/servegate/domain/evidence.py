@@ -15,10 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict, Field, model_validator
 
-from servegate.domain.records import Json, Record
+from servegate.domain.records import Amount, Count, Json, Record
 
 Columns = dict[str, npt.NDArray[Any]]
 """Columns stored beside a measurement: name -> array whose first axis is the row."""
+
+
+LOGPROBS = (-10_000.0, 1.0)
+"""Range of a logprob in nats. Engines write minus infinity as -9999; arithmetic in 16 bits can come out a little above 0."""
 
 
 class ItemStatus(StrEnum):
@@ -63,6 +67,8 @@ class Measurement(Record):
     """Names of the fields that hold one record per sample; steps append to them."""
     COLUMNS: ClassVar[dict[str, tuple[str, int]]] = {}
     """Name of a column -> (kinds of numpy dtype it may have, axes). Columns that are stored must be all of these."""
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {}
+    """Name of a column -> the least and the most that a row may hold; NaN is a missing number in all of them."""
 
     @model_validator(mode="after")
     def _columns_fit(self) -> Self:
@@ -75,6 +81,9 @@ class Measurement(Record):
             if column.dtype.kind not in kinds or column.ndim != axes:
                 found = f"{column.dtype} with {column.ndim} axes"
                 raise ValueError(f"the column {name!r} must be {'/'.join(kinds)} with {axes} axes, not {found}")
+        for name, (least, most) in self.RANGES.items():
+            if name in self.columns and (wrong := _outside(self.columns[name], least, most)) is not None:
+                raise ValueError(f"row {wrong[0]} of the column {name!r} is {wrong[1]}; allowed are {least:g} to {most:g}")
         return self
 
     def gaps(self, steps: Sequence[int], rounds: int, inputs: Any) -> tuple[str, ...]:
@@ -82,6 +91,14 @@ class Measurement(Record):
 
         `steps` are those that the plan's schedule has for this check and arm, `rounds` the gate's, `inputs` the check's
         rendered ones or None. What is missing in one arm only shows when the arms are paired; in both, only here.
+        """
+        return ()
+
+    def surplus(self, steps: Sequence[int], inputs: Any) -> tuple[str, ...]:
+        """Return, in words, what is held and was never planned: rows of another run, or rows that somebody wrote.
+
+        `steps` are those that this check and arm may have had, added ones included; `inputs` as for `gaps`. Such rows pair
+        perfectly when they are in both arms.
         """
         return ()
 
@@ -114,6 +131,23 @@ class Measurement(Record):
         return type(self)(**values)
 
 
+def _outside(column: npt.NDArray[Any], least: float, most: float) -> tuple[int, float] | None:
+    """Return (row, value) of the first number outside of the range; NaN is none."""
+    if column.dtype.kind not in "fiu" or column.ndim == 0:
+        raise ValueError(f"a column of numbers is {column.dtype} with {column.ndim} axes")
+    wrong = np.argwhere((column < least) | (column > most))
+    return (int(wrong[0][0]), float(column[tuple(wrong[0])])) if len(wrong) else None
+
+
+def ensure_single(what: str, keys: Iterable[Any]) -> None:
+    """Raise ValueError when two records are of the same thing: nothing says which of them holds."""
+    seen: set[Any] = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"there are two {what} {':'.join(map(str, key)) if isinstance(key, tuple) else key}"[:200])
+        seen.add(key)
+
+
 def absent(what: str, expected: Iterable[Any], held: Iterable[Any]) -> tuple[str, ...]:
     """Return one sentence about expected keys that are not held, the first few named; nothing when all are."""
     known = set(held)
@@ -122,6 +156,16 @@ def absent(what: str, expected: Iterable[Any], held: Iterable[Any]) -> tuple[str
         return ()
     named = ", ".join(":".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in missing[:3])
     return (f"{len(missing)} {what} are not there ({named}{' ...' if len(missing) > 3 else ''})",)
+
+
+def unplanned(what: str, held: Iterable[Any], planned: Iterable[Any]) -> tuple[str, ...]:
+    """Return one sentence about keys that are held and were not planned, the first few named; nothing when all were."""
+    known = set(planned)
+    extra = [key for key in dict.fromkeys(held) if key not in known]
+    if not extra:
+        return ()
+    named = ", ".join(str(key)[:60] for key in extra[:3])
+    return (f"{len(extra)} {what} ({named}{' ...' if len(extra) > 3 else ''})",)
 
 
 def _shifted(item: Any, shift: int) -> Any:
@@ -149,16 +193,16 @@ class Kernel(Record):
 
     kernel: str
     layers: str
-    count: int
-    line: int
+    count: Count
+    line: Count
 
 
 class LogWarning(Record):
     """A known warning of the engine: its stable code, how often it came, and its first line."""
 
     code: str
-    count: int
-    line: int
+    count: Count
+    line: Count
 
 
 class Diagnosis(Record):
@@ -166,7 +210,7 @@ class Diagnosis(Record):
 
     code: str
     exception: str
-    line: int | None
+    line: Count | None
     workaround: str | None = None
     blame: str | None = None
     """`runner` where the machine failed and not the engine or its config; None says nothing about it."""
@@ -207,31 +251,31 @@ class EngineFacts(Record):
     """What an engine said about itself while it started. Unknown is `None` with a reason, never a default."""
 
     role: str
-    session: int
+    session: Count
     status: EngineStatus = Field(exclude=True)
     version: str | None
     version_reason: str | None = None
     argv: tuple[str, ...] = ()
-    pid: int | None = None
-    max_model_len: int | None = None
+    pid: Count | None = None
+    max_model_len: Count | None = None
     max_model_len_reason: str | None = None
     quantization: Quantization = Quantization()
     kv_cache_dtype: Requested = Requested()
     kernels: tuple[Kernel, ...] = ()
-    quantized_layers: int | None = None
+    quantized_layers: Count | None = None
     quantized_layers_reason: str | None = None
     attention_backend: str | None = None
     attention_backend_reason: str | None = None
     device: str | None = None
     """`cuda`, `cpu`, ... as the log shows it."""
-    weights_gib: float | None = None
+    weights_gib: Amount | None = None
     weights_gib_reason: str | None = None
-    kv_cache_gib: float | None = None
+    kv_cache_gib: Amount | None = None
     kv_cache_gib_reason: str | None = None
-    kv_cache_tokens: int | None = None
+    kv_cache_tokens: Count | None = None
     kv_cache_tokens_reason: str | None = None
     warnings: tuple[LogWarning, ...] = ()
-    phases_s: dict[str, float] = {}
+    phases_s: dict[str, Amount] = {}
     """Seconds of each phase of the start: spawn, load, compile, warm_up, ready (only those that were seen)."""
     sampling_defaults: Json | None = None
     sampling_defaults_reason: str | None = None
@@ -240,7 +284,9 @@ class EngineFacts(Record):
     checkpoint_quantization: Json | None = None
     """`quantization_config` of the checkpoint's own config.json."""
     checkpoint_quantization_reason: str | None = None
-    lines: dict[str, int] = {}
+    contradictions: tuple[str, ...] = ()
+    """Facts of which the log says two things, each with both lines; such a fact is unknown."""
+    lines: dict[str, Count] = {}
     """Name of a fact -> line of server.log that gave it, where one line did."""
     diagnosis: Diagnosis | None = None
     added_environment: dict[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from servegate.domain.records import Record
+from servegate.domain.records import Amount, Count, Pace, Positive, Record, Seed, Share
 
 
 class LoadSpec(Record):
@@ -20,16 +20,16 @@ class LoadSpec(Record):
     One run of the tool sends `lead_in` requests that are not counted and then `windows` times `requests` that are.
     """
 
-    input_tokens: int
-    output_tokens: int
-    concurrency: int
-    requests: int
-    warm_up_requests: int
-    seed: int
+    input_tokens: Count
+    output_tokens: Count
+    concurrency: Count
+    requests: Count
+    warm_up_requests: Count
+    seed: Seed
     label: str
     """Names the raw files of this point; [a-z0-9-]+."""
-    windows: int = 1
-    lead_in: int = 0
+    windows: Count = 1
+    lead_in: Count = 0
 
     @property
     def total(self) -> int:
@@ -41,13 +41,13 @@ class CardLoad(Record):
     """One card during a window. Clocks are means in MHz, temperature the highest, power the mean; None: it cannot say."""
 
     uuid: str
-    samples: int
-    sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
-    energy_j: float | None = None
-    throttled: dict[str, float] = {}
+    samples: Count
+    sm_clock_mhz: Amount | None = None
+    memory_clock_mhz: Amount | None = None
+    temperature_c: Amount | None = None
+    power_w: Amount | None = None
+    energy_j: Amount | None = None
+    throttled: dict[str, Share] = {}
     """Reason the driver gave for lower clocks -> share of the samples (0 to 1)."""
     throttled_reason: str | None = None
     """Why it is not known whether clocks were lowered."""
@@ -63,9 +63,9 @@ class Telemetry(Record):
     cards_reason: str | None = None
     foreign_processes: tuple[str, ...] | None = None
     foreign_processes_reason: str | None = None
-    foreign_cpu_cores: float | None = None
+    foreign_cpu_cores: Amount | None = None
     foreign_cpu_cores_reason: str | None = None
-    cpu_cores: int
+    cpu_cores: Positive
 
     @property
     def energy_j(self) -> float | None:
@@ -77,33 +77,33 @@ class Telemetry(Record):
 class LoadResult(Record):
     """What the load generator reported for one point. Percentiles are maps such as {"mean": ..., "p50": ..., "p99": ...}."""
 
-    requests: int
-    completed: int
-    failed: int
-    input_tokens: int
-    output_tokens: int
-    duration_s: float
-    output_tokens_per_second: float
-    ttft_ms: dict[str, float]
-    tpot_ms: dict[str, float]
-    itl_ms: dict[str, float]
-    e2e_latency_s: dict[str, float]
-    prefix_cache_hit_rate: float | None = None
+    requests: Positive
+    completed: Count
+    failed: Count
+    input_tokens: Count
+    output_tokens: Count
+    duration_s: Pace
+    output_tokens_per_second: Pace
+    ttft_ms: dict[str, Amount]
+    tpot_ms: dict[str, Amount]
+    itl_ms: dict[str, Amount]
+    e2e_latency_s: dict[str, Amount]
+    prefix_cache_hit_rate: Amount | None = None
     prefix_cache_hit_rate_reason: str | None = None
-    foreign_requests: int | None = None
+    foreign_requests: Count | None = None
     """Requests that the engine finished during the run of the tool and that the tool had not sent."""
     foreign_requests_reason: str | None = None
-    prompt_tokens_per_request: float | None = None
+    prompt_tokens_per_request: Amount | None = None
     """As the engine counted them; the tool counts with its own tokenizer."""
-    queue_time_s: float | None = None
+    queue_time_s: Amount | None = None
     """Mean time a request of the run waited in the engine before it was scheduled."""
-    preemptions: int | None = None
-    wrong_lengths: int = 0
+    preemptions: Count | None = None
+    wrong_lengths: Count = 0
     """Completed requests that brought another number of tokens than was asked for."""
     telemetry: Telemetry | None = None
     telemetry_reason: str | None = None
-    first_row: int | None = None
-    rows: int | None = None
+    first_row: Count | None = None
+    rows: Count | None = None
     """Rows of the columns that hold the window's requests; None where they were not kept."""
     command: tuple[str, ...] = ()
 

@@ -5,7 +5,7 @@ Answers and speed belong to all of it. A verdict is scoped to it, and two arms t
 
 from __future__ import annotations
 
-from servegate.domain.records import Json, Record
+from servegate.domain.records import Amount, Count, Json, Record
 
 
 class Gpu(Record):
@@ -14,7 +14,7 @@ class Gpu(Record):
     name: str
     uuid: str
     compute_capability: str
-    memory_gib: float
+    memory_gib: Amount
     mig: bool
 
 
@@ -44,8 +44,8 @@ class Manifest(Record):
     host: str
     os: str
     cpu: str
-    cpu_count: int
-    memory_gib: float
+    cpu_count: Count
+    memory_gib: Amount
     gpus: tuple[Gpu, ...]
     gpus_reason: str | None = None
     driver: str | None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from servegate.domain.arms import Arm
-from servegate.domain.records import Json, Record
+from servegate.domain.records import Count, Json, Positive, Record
 
 TEMPLATES = ("comment.md.j2", "report.md.j2", "page.html.j2", "report.css")
 """Names of the templates that a team may put in place of servegate's."""
+MOST_ROUNDS = 16
 
 
 class Knob(Record):
@@ -25,10 +28,10 @@ class Knob(Record):
 class Step(Record):
     """One step of the schedule: `step` numbers a round of a check (or a block of load) from 0."""
 
-    session: int
+    session: Count
     arm: str
     check: str
-    step: int
+    step: Count
 
 
 class Setting(Record):
@@ -101,7 +104,7 @@ class Plan(Record):
     schedule: tuple[Step, ...]
     model: ModelSource
     fingerprints: Fingerprints
-    rounds: int
+    rounds: Annotated[Positive, Field(le=MOST_ROUNDS)]
     other_models: dict[str, ModelSource] = {}
     """Models of arms that serve another one than `model`, such as a checkpoint that was quantized before."""
     accepted_file: str | None = None

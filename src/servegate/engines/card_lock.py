@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from servegate.domain.strict_json import parse_json
 from servegate.errors import StorageError
 
 SYSTEM_LOCKS = Path("/run/lock")
@@ -74,9 +75,9 @@ def _opened(path: Path) -> int:
 def _holder(descriptor: int) -> str:
     """Return who holds the lock, as its holder wrote it; another program may have written anything."""
     try:
-        value = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
+        value = parse_json(os.pread(descriptor, _MOST_BYTES, 0))
         pid, who = int(value["pid"]), str(value["who"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError):
         return "another servegate"
     shown = "".join(character if character.isprintable() else " " for character in who)[:200]
     return f"{shown}, pid {pid}"

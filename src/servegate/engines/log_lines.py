@@ -13,10 +13,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+"""Colours and movements of the cursor; titles and links of a terminal."""
+_SOMETHING = re.compile(r"[^\n]+")
 _WRITER = re.compile(r"^\(([^()]{1,80})\) ?")
 _LEVEL = re.compile(r"^(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,120}\] ?")
 MAX_LINE = 20_000
+MOST_LINES = 200_000
+"""More are not read, and empty ones are not kept: an engine that prints line ends alone would take its reader's memory."""
+MOST_SPEAKERS = 64
 MOST_DIGITS = 15
 """Longer numbers are no sizes, times or token counts, whatever wrote them there."""
 
@@ -31,16 +36,25 @@ class Line:
     text: str
 
     @property
+    def kind(self) -> str:
+        """Which kind of process wrote it: its name without rank and pid."""
+        return re.split(r"[_ ]", self.writer, maxsplit=1)[0]
+
+    @property
     def is_worker(self) -> bool:
         """Whether a process below the API server wrote it: that is where the first cause of a failed start stands."""
         return self.writer.startswith(("Worker", "VllmWorker", "EngineCore"))
 
 
 def lines_of(text: str) -> list[Line]:
-    """Return the lines of a log; each is cut at MAX_LINE characters."""
-    found = []
-    for number, raw in enumerate(text.split("\n"), 1):
-        rest = _ANSI.sub("", raw[:MAX_LINE]).rstrip("\r")
+    """Return the first MOST_LINES lines of a log that hold anything; each is cut at MAX_LINE characters."""
+    found: list[Line] = []
+    number, seen = 1, 0
+    for raw in _SOMETHING.finditer(text):
+        number, seen = number + text.count("\n", seen, raw.start()), raw.start()
+        if len(found) == MOST_LINES:
+            break
+        rest = _ANSI.sub("", raw[0][:MAX_LINE]).rstrip("\r")
         writer = level = ""
         if match := _WRITER.match(rest):
             writer, rest = match[1], rest[match.end() :]
@@ -56,10 +70,30 @@ def first(lines: Iterable[Line], pattern: str) -> str | None:
     return next((match[1] for line in lines if (match := compiled.search(line.text))), None)
 
 
+def contradiction(lines: Iterable[Line], pattern: str) -> str | None:
+    """Return in words two lines whose first groups differ although one thing was to be said; None where they agree.
+
+    Several processes of one kind may each speak of their own part (`Worker_TP0` and `Worker_TP1`, `EngineCore_DP0` and
+    `EngineCore_DP1`). A process that says two things, or a process of another kind, quotes something: the name of a model, a
+    template, a prompt. Nothing in the log tells which of the two is the engine's own word.
+    """
+    compiled = re.compile(pattern)
+    seen: list[tuple[Line, str]] = []
+    for line in lines:
+        if (match := compiled.search(line.text)) is None:
+            continue
+        for earlier, said in seen:
+            if said != match[1] and (earlier.writer == line.writer or earlier.kind != line.kind):
+                return f"{said} (line {earlier.number}) and {match[1]} (line {line.number})"
+        if len(seen) < MOST_SPEAKERS:
+            seen.append((line, match[1]))
+    return None
+
+
 def integer(text: str | None) -> int | None:
     """Return a whole number with or without thousands separators; None for what is none."""
     digits = (text or "").replace(",", "")
-    return int(digits) if 0 < len(digits) <= MOST_DIGITS else None
+    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 def number(text: str | None) -> float | None:

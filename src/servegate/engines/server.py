@@ -12,12 +12,13 @@ import shlex
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from servegate.domain.evidence import Diagnosis, EngineFacts, EngineStatus
+from servegate.domain.records import MOST
 from servegate.engines.diagnosis import diagnose, died
-from servegate.engines.log_lines import lines_of
+from servegate.engines.log_lines import Line, lines_of
 from servegate.engines.readiness import Answer, ask, listed_model, model_names, text_at
 from servegate.engines.token_watch import tokens_of, what_hangs
 from servegate.errors import EngineError
@@ -26,10 +27,12 @@ from servegate.text.secret_names import is_secret
 
 MAX_LOG_BYTES = 16 << 20
 """Read of a log for facts and diagnosis; the file itself is kept whole."""
+LAST_LOG_BYTES = 1 << 20
 LOOK_S = 0.1
 """Pause between two looks at a server that is not ready."""
 _TRIAL = {"prompt": "Hello", "max_tokens": 4, "temperature": 0.0, "seed": 0, "ignore_eos": True}
 _SHORT_REQUEST_S = 5.0
+_FOLLOWED_BYTES = 1 << 20
 _LAST_WORDS_S = 3.0
 
 ReadLog = Callable[[str, EngineFacts], EngineFacts]
@@ -105,7 +108,7 @@ class Server:
             update={
                 "status": EngineStatus.READY,
                 "version": text_at(version, "version"),
-                "max_model_len": listed.get("max_model_len") if isinstance(listed.get("max_model_len"), int) else None,
+                "max_model_len": _count(listed.get("max_model_len")),
                 "phases_s": _durations(entered, time.monotonic()),
             }
         )
@@ -143,7 +146,7 @@ class Server:
             raise self._hung(hung)
         if code is None:
             return
-        diagnosis = diagnose(lines_of(self.log_text())) or died(code)
+        diagnosis = diagnose(self._log_lines()) or died(code)
         facts = self._failed(diagnosis)
         when = f"while {self.phases[self.phase]}" if self.phase in self.phases else "while it was measured"
         raise EngineFailedError(
@@ -161,6 +164,19 @@ class Server:
         except OSError:
             return ""
 
+    def _log_lines(self) -> list[Line]:
+        """Return the lines of the log's beginning and, of a long one, of its end, where an engine says why it dies."""
+        lines = lines_of(self.log_text())
+        try:
+            with self.log_path.open("rb") as file:
+                end = max(MAX_LOG_BYTES, file.seek(0, 2) - LAST_LOG_BYTES)
+                file.seek(0)
+                before = sum(file.read(min(1 << 20, end - at)).count(b"\n") for at in range(0, end, 1 << 20))
+                rest = file.read(LAST_LOG_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return lines
+        return lines + [replace(line, number=line.number + before) for line in lines_of(rest)] if rest else lines
+
     @property
     def command(self) -> str:
         """Return the command as a line for a shell; values of secret variables are left out."""
@@ -170,9 +186,11 @@ class Server:
     def _follow(self, entered: dict[str, float]) -> bool:
         """Read what the log has grown by; return whether it shows a new phase."""
         with self.log_path.open("rb") as file:
+            self._offset = min(self._offset, file.seek(0, 2))  # a log that grew without end was cut
             file.seek(self._offset)
-            grown = file.read(1 << 20)
-        end = grown.rfind(b"\n") + 1
+            grown = file.read(_FOLLOWED_BYTES)
+        # A line that never ends says nothing of a phase, and must not keep the lines after it from being read.
+        end = grown.rfind(b"\n") + 1 or (len(grown) if len(grown) == _FOLLOWED_BYTES else 0)
         self._offset += end
         begun = self.phase_begun(grown[:end].decode("utf-8", "replace"))
         order = list(self.phases)
@@ -206,7 +224,7 @@ class Server:
         )
 
     def _hung(self, why: str) -> EngineFailedError:
-        found = diagnose(lines_of(self.log_text()))
+        found = diagnose(self._log_lines())
         diagnosis = Diagnosis(code="engine_hangs", exception=why, line=found.line if found else None)
         return EngineFailedError(
             f"the {self.arm} engine hung while it was measured, and was ended: {why}",
@@ -251,6 +269,11 @@ class Server:
     def _where_to_look(self, diagnosis: Diagnosis) -> str:
         line = f", line {diagnosis.line}" if diagnosis.line else ""
         return f"Its log: {self.log_path}{line}. Run it by hand: {self.command}"
+
+
+def _count(value: object) -> int | None:
+    """Return what an engine states as a count; None for what is none."""
+    return value if type(value) is int and 0 < value <= MOST else None
 
 
 def free_port() -> int:

@@ -18,6 +18,7 @@ from servegate.engines.checkpoint import checkpoint_facts
 from servegate.engines.compile_cache import VARIABLE, cache_for, size_bytes
 from servegate.engines.environment import API_KEY, engine_environment
 from servegate.engines.fallbacks import applied, used
+from servegate.engines.log_bound import bounded
 from servegate.engines.preflight import offline
 from servegate.engines.server import EngineFailedError, Server, free_port
 from servegate.engines.sleeping import VARIABLE as VARIABLE_OF_SLEEP
@@ -187,6 +188,7 @@ class VllmEngine:
             sources = (str(arm.config.options[name]) for name in ("model", "tokenizer") if name in arm.config.options)
             stack.enter_context(in_use((executable, *sources, *cache.values()), environment))
             log = stack.enter_context(log_file(log_path))
+            stack.enter_context(bounded(log_path))
             child = stack.enter_context(
                 supervise(command, tag=nonce, stdout=log, environment={**environment, **ours, **secret}, grace_s=STOP_GRACE_S)
             )

@@ -9,13 +9,14 @@ was asked for FP8 may compute in BF16 after unpacking the weights (W8A16), and t
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from servegate.domain.evidence import REHEARSAL, EngineFacts, Kernel, LogWarning, Quantization, Requested
 from servegate.domain.records import Json
-from servegate.engines.log_lines import Line, first, integer, lines_of, number
+from servegate.engines.log_lines import Line, contradiction, first, integer, lines_of, number
 from servegate.engines.vllm_phases import logged_phases
 
 _INITIALIZING = re.compile(r"Initializing a V1 LLM engine \(v([\w.+-]+)\) with config: (.*)")
@@ -79,10 +80,41 @@ def read_log(text: str, base: EngineFacts) -> EngineFacts:
         "phases_s": base.phases_s or logged_phases(lines),
         "sampling_defaults": _sampling_defaults(lines),
         "unknown_variables": tuple(_unknown_variables(lines)),
-        "lines": _fact_lines(lines),
+        "lines": _fact_lines(lines, config),
     }
+    found |= _contradictions(lines)
     found = {name: value for name, value in found.items() if getattr(base, name) in (None, (), {}) or not _plain(value)}
     return base.model_copy(update={**found, **_reasons(base, found, resolved, device)})
+
+
+_SAID_ONCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "weights_gib": ("weights (GiB)", r"Model loading took ([\d.]+) GiB", ("weights_gib",)),
+    "kv_cache_gib": ("KV cache (GiB)", r"Available KV cache memory: ([\d.]+) GiB", ("kv_cache_gib",)),
+    "kv_cache_tokens": ("KV cache (tokens)", r"KV cache size: ([\d,]+) tokens", ("kv_cache_tokens",)),
+    "quantization": (
+        "quantization",
+        r"Initializing a V1 LLM engine \(v[\w.+-]+\) with config: .{0,6000}?, quantization=([^,\s]+)",
+        (),
+    ),
+    "kv_cache_dtype": (
+        "type of the KV cache",
+        r"Initializing a V1 LLM engine \(v[\w.+-]+\) with config: .{0,6000}?, kv_cache_dtype=([^,\s]+)",
+        (),
+    ),
+}
+"""Facts that a log gives once: how people call them, the line, and which fields are unknown where two lines differ."""
+
+
+def _contradictions(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return what to say of an engine whose log says two things of one fact, and the facts that are unknown by that."""
+    told: list[str] = []
+    unknown: dict[str, Any] = {}
+    for name, pattern, fields in _SAID_ONCE.values():
+        said = contradiction(lines, pattern)
+        if said is not None:
+            told.append(f"{name}: {said}"[:200])
+            unknown |= dict.fromkeys(fields)
+    return {**unknown, "contradictions": tuple(told)} if told else {}
 
 
 def _plain(value: object) -> bool:
@@ -103,6 +135,9 @@ def _reasons(base: EngineFacts, found: dict[str, Any], resolved: str | None, dev
         "kv_cache_tokens": silent,
         "sampling_defaults": "the log names no defaults from generation_config.json",
     }
+    for name in _SAID_ONCE:
+        if found.get("contradictions") and name in found and found[name] is None:
+            texts[name] = "the engine's log contradicts itself"
     return {f"{name}_reason": text for name, text in texts.items() if found.get(name, getattr(base, name)) is None}
 
 
@@ -119,8 +154,6 @@ def _named(config: tuple[str, str] | None, name: str) -> str | None:
 
 _SAYS: dict[str, str] = {
     "version": r"Initializing a V1 LLM engine",
-    "quantization": r"Initializing a V1 LLM engine .*\bquantization=",
-    "kv_cache_dtype": r"Initializing a V1 LLM engine .*\bkv_cache_dtype=",
     "asked": r"non-default args: ",
     "max_model_len": r"Using max model len \d+",
     "attention_backend": r"Using \w+ attention backend|Using AttentionBackendEnum\.\w+ backend",
@@ -132,14 +165,17 @@ _SAYS: dict[str, str] = {
 _UNKNOWN_VARIABLE = re.compile(r"Unknown vLLM environment variable detected: (\w{1,120})")
 
 
-def _fact_lines(lines: Sequence[Line]) -> dict[str, int]:
+def _fact_lines(lines: Sequence[Line], config: tuple[str, str] | None) -> dict[str, int]:
     """Return the line that gives each fact, for a reader who wants to see it in server.log."""
-    found = {}
+    found: dict[str, int] = {}
     for name, pattern in _SAYS.items():
         compiled = re.compile(pattern)
         number = next((line.number for line in lines if compiled.search(line.text)), None)
         if number is not None:
             found[name] = number
+    announced = found.get("version")
+    if announced is not None:
+        found |= {name: announced for name in ("quantization", "kv_cache_dtype") if _named(config, name) is not None}
     return found
 
 
@@ -192,16 +228,18 @@ def _precision(
 
 
 def _attention(lines: Sequence[Line]) -> str | None:
-    backend = first(lines, r"Using (\w+) attention backend") or first(lines, r"Using AttentionBackendEnum\.(\w+) backend")
+    pattern = re.compile(r"Using (\w{1,60}) attention backend|Using AttentionBackendEnum\.(\w{1,60}) backend")
+    named = dict.fromkeys(match[1] or match[2] for line in lines if (match := pattern.search(line.text)))
+    backend = " and ".join([*named][:4])  # some models have two kinds of layers; and what a log quotes must not hide behind one
     version = first(lines, r"Using FlashAttention version (\d+)")
-    return f"{backend}, FlashAttention {version}" if backend and version else backend
+    return f"{backend}, FlashAttention {version}" if backend and version else backend or None
 
 
 def _sampling_defaults(lines: Iterable[Line]) -> Json | None:
     """Return the defaults that generation_config.json put under requests that do not pin a parameter."""
-    text = first(lines, r"sampling parameters have been overridden by .*?: `(\{.*?\})`")
+    text = first(lines, r"sampling parameters have been overridden by [^`]{0,100}`[^`]{0,200}`: `(\{[^`]{0,4000}\})`")
     try:
         value = ast.literal_eval(text) if text else None
-    except (ValueError, SyntaxError):
+        return json.loads(json.dumps(value, allow_nan=False)) if isinstance(value, dict) else None
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):  # no dict of JSON's, whatever it is
         return None
-    return value if isinstance(value, dict) else None

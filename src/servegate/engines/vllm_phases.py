@@ -49,7 +49,7 @@ def logged_phases(lines: Sequence[Line]) -> dict[str, float]:
     compiled = number(first(lines, r"torch\.compile (?:and initial profiling/warmup run together )?took ([\d.]+) s"))
     if compiled is not None:
         phases["compile"] = compiled
-    initialized = number(first(lines, r"init engine \(.*\) took ([\d.]+) s"))
+    initialized = number(first(lines, r"init engine \([^()]{0,300}\) took ([\d.]+) s"))
     if initialized is not None:
         phases["warm_up"] = max(0.0, initialized - (compiled or 0.0))
     return phases

@@ -33,6 +33,7 @@ from servegate.engines.options import known_options
 from servegate.errors import RunDirectoryError, ServegateError, UsageError
 from servegate.text import strict_yaml
 from servegate.text.globs import matches
+from servegate.text.utf8 import decoded
 
 INDEX = "index.json"
 AGAIN = "Run `servegate pairs` again."
@@ -274,7 +275,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 def _utf8(content: bytes, what: str) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return decoded(content)
     except UnicodeDecodeError:
         raise UsageError(f"{what} is not UTF-8 text") from None
 

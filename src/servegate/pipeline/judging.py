@@ -17,12 +17,15 @@ from servegate.domain.arms import Role
 from servegate.domain.blocks import Section
 from servegate.domain.deciding import Figures
 from servegate.domain.evidence import Measurement, NotMeasured, Reason
-from servegate.domain.judgement import PRECEDENCE, Verdict
+from servegate.domain.judgement import PRECEDENCE, Comparison, Verdict
 from servegate.domain.plan import Plan, sha256_of
 from servegate.domain.records import Json
 from servegate.errors import RunDirectoryError
 from servegate.ledger import Ledger, applied
 from servegate.ledger import parse as parse_ledger
+
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
+"""What the functions that show a comparison may raise when its shape is not theirs."""
 
 
 def compare(run: RunDirectory, ledger: Ledger | None = None) -> Verdict:
@@ -84,8 +87,12 @@ def report(run: RunDirectory, templates: Mapping[str, str] | None = None) -> dic
             missing[name] = comparison.reason.message
         else:
             evidence = evidence_of(run, plan, check, arms)
-            sections.append(check.present(comparison, evidence, settings[name], findings))
-            figures += check.figures(comparison, evidence, settings[name])
+            try:
+                sections.append(check.present(comparison, evidence, settings[name], findings))
+                figures += check.figures(comparison, evidence, settings[name])
+            except UNREADABLE as error:
+                _ensure_ours(run, plan, name, comparison, error)
+                raise
     envelope = run.read_run()
     source = Source(
         plan,
@@ -103,6 +110,21 @@ def report(run: RunDirectory, templates: Mapping[str, str] | None = None) -> dic
     return files
 
 
+def _ensure_ours(run: RunDirectory, plan: Plan, name: str, comparison: Comparison, error: Exception) -> None:
+    """Raise RunDirectoryError when a comparison that cannot be shown is not the one that the evidence gives.
+
+    Comparisons are products, which anybody may change without a seal that breaks, so their shape is trusted for nothing. One
+    that the evidence does give and that cannot be shown is a defect of servegate.
+    """
+    ledger = parse_ledger({"version": 1, "accepted": plan.accepted}, "plan.json")
+    if judge(run, plan, ledger)[2][name].comparison != comparison:
+        raise RunDirectoryError(
+            f"comparisons/{name}.json cannot be shown, and is not what the evidence gives",
+            why=f"{type(error).__name__}: {str(error)[:200]}",
+            advice="Judge the run again: servegate compare.",
+        ) from None
+
+
 def judge(
     run: RunDirectory, plan: Plan, ledger: Ledger
 ) -> tuple[Plan, dict[str, ArmEvidence[Measurement]], dict[str, Judged], tuple[Json, ...]]:
@@ -117,7 +139,8 @@ def judge(
             accepted += [{"check": name, **one} for one in read]
         own = () if isinstance(comparison, NotMeasured) else check.judge(comparison, settings[name])
         asked = "" if isinstance(comparison, NotMeasured) else check.scope(evidence, settings[name])
-        results[name] = replace(judged(check, evidence, comparison, own), scope=asked)
+        more = check.most_more(settings[name])
+        results[name] = replace(judged(check, evidence, comparison, own, more), scope=asked)
     return plan, arms, settled(results), tuple(accepted)
 
 

@@ -15,6 +15,7 @@ given back as `Evaluation.null_answer`. lm-eval's own response cache is never us
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import shutil
@@ -148,7 +149,7 @@ class LmEval:
             "max_length": spec.max_length,
             "max_gen_toks": spec.max_tokens,
             "max_retries": MAX_ATTEMPTS,
-            "timeout": int(self._request_timeout_s),
+            "timeout": math.ceil(self._request_timeout_s),  # 0 would be no limit
             "add_bos_token": spec.add_bos,
             "seed": spec.seed,
         }

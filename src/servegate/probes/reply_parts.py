@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from servegate.domain.evidence import ItemStatus
-from servegate.domain.records import Json
+from servegate.domain.evidence import LOGPROBS, ItemStatus
+from servegate.domain.records import MOST, Json
 from servegate.domain.workload import Completion, CompletionRequest
 from servegate.http import InvalidReplyError, Reply
 
@@ -118,7 +118,7 @@ def _sorted_at_once(stated: Sequence[Json], k: int) -> tuple[tuple[tuple[int, ..
     ids, negated = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf)
     ids[there] = tokens
     negated[there] = np.negative(flat)
-    if not np.all(negated[there] < -CLAMPED):
+    if not np.all((negated[there] < -CLAMPED) & (negated[there] >= -LOGPROBS[1])):
         return None
     rows, likeliest = np.arange(shape[0])[:, None], np.lexsort((ids, negated))[:, :k]
     return (
@@ -154,12 +154,16 @@ def _ids_at_once(tokens: list[str]) -> list[int] | None:
 
 def number_of(value: Json) -> float | None:
     """Return a logprob, None where there is none or minus infinity. Raises UnusableReplyError when it is no number."""
-    if type(value) is float:
+    if type(value) is float and value <= LOGPROBS[1]:
         return value if value > CLAMPED else None
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UnusableReplyError(f"a logprob is {value!r}, not a number")
+    if value > LOGPROBS[1]:
+        raise UnusableReplyError(
+            f"a logprob is {float(value):g}, and none is above 0" if value <= MOST else "a logprob is huge"
+        )
     return float(value) if value > CLAMPED else None
 
 
@@ -171,5 +175,5 @@ def ids_of(value: Json, name: str) -> tuple[int, ...]:
 
 
 def count_of(value: Json) -> int | None:
-    """Return a count, None where none is stated."""
-    return value if type(value) is int and value >= 0 else None
+    """Return a count, None where none is stated that can be one."""
+    return value if type(value) is int and 0 <= value <= MOST else None

@@ -51,7 +51,7 @@ def logprobs() -> Example:
     def facts(role: str) -> EngineFacts:
         return engine_facts(role, weights_gib=15.3)  # large enough to be judged
 
-    return Example(LogprobsSettings(), logprobs_samples.many(), facts, inputs=logprobs_samples.inputs())
+    return Example(LogprobsSettings(), logprobs_samples.many(), facts, inputs=logprobs_samples.inputs(40))
 
 
 def prompts() -> Example:

@@ -101,10 +101,13 @@ def evidence(
     )
 
 
-def inputs() -> LogprobsInputs:
+def inputs(windows: int = 1) -> LogprobsInputs:
     ids = tuple(range(40))
-    window = WindowInput(window_id="w00000", document_id="d00000", token_ids=ids, token_ids_sha256=sha256_of_token_ids(ids))
-    return LogprobsInputs(windows=(window,), ladder=LADDER)
+    given = [
+        WindowInput(window_id=f"w{number:05d}", document_id="d00000", token_ids=ids, token_ids_sha256=sha256_of_token_ids(ids))
+        for number in range(windows)
+    ]
+    return LogprobsInputs(windows=tuple(given), ladder=LADDER)
 
 
 def recorded(name: str) -> LogprobsMeasurement:

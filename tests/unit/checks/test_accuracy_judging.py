@@ -163,8 +163,12 @@ def test_f11_prompts_that_begin_with_other_tokens_withhold_pass() -> None:
     assert codes(findings) == ["other-first-tokens"]
     assert findings[0].severity is Severity.REVIEW
     assert "gsm8k: 1 22 5 and 22 5 7" in findings[0].message
-    for same in (begun(1, 22, 5), begun(None), whole):
-        assert codes(judged(begun(1, 22, 5), same)) == []
+    assert judged(begun(1, 22, 5), begun(1, 22, 5)) == judged(begun(None), begun(None)) == ()
+    for silent in (begun(None), whole):  # what one arm alone says is no proof that both begin alike
+        for arms, said in (((begun(1, 22, 5), silent), "gsm8k: candidate"), ((silent, begun(1, 22, 5)), "gsm8k: baseline")):
+            [remark] = judged(*arms)
+            assert (remark.code, remark.severity) == ("accuracy/first-tokens-unknown", Severity.INFO)
+            assert f"({said} did not say)" in remark.message
 
 
 def test_missing_and_other_questions_withhold_pass() -> None:

@@ -36,7 +36,9 @@ class FakeEvaluator:
         filters: tuple[str, ...] = (),
         later: tuple[str, ...] | None = None,
         hashes: str = "d",
+        twins: Mapping[int, int] = {},
     ) -> None:
+        self.twins = twins
         self.specs: list[EvaluationSpec] = []
         self.asked: list[list[int]] = []
         self.responses, self.later = responses, later
@@ -50,14 +52,15 @@ class FakeEvaluator:
             raise MeasurementError("lm-eval ended")
         known, texts = known or {}, list(self.later if again and self.later is not None else self.responses)
         ids = range(len(spec.questions or texts))[: spec.limit]
-        self.asked.append([doc_id for doc_id in ids if f"p{doc_id}" not in known])
-        for doc_id in ids:
-            if f"p{doc_id}" in known:
-                texts[doc_id] = "[null]" if known[f"p{doc_id}"] is None else str(known[f"p{doc_id}"])
+        prompts = {doc_id: f"p{self.twins.get(doc_id, doc_id)}" for doc_id in ids}
+        self.asked.append([doc_id for doc_id in ids if prompts[doc_id] not in known])
+        for doc_id, prompt in prompts.items():
+            if prompt in known:
+                texts[doc_id] = "[null]" if known[prompt] is None else str(known[prompt])
         rows = tuple(
             EvaluatedRow(
                 doc_id=doc_id, filter=name, doc_hash=f"{self.hashes if again else 'd'}{doc_id}", target_hash="t",
-                prompt_hash=f"p{doc_id}", question="q", target="#### 0", response=texts[doc_id], extracted=texts[doc_id],
+                prompt_hash=prompts[doc_id], question="q", target="#### 0", response=texts[doc_id], extracted=texts[doc_id],
                 score=float(texts[doc_id] == "#### 0"),
             )
             for name in self.filters
@@ -231,6 +234,16 @@ def test_a_catastrophe_ends_after_the_first_64_questions_and_nobody_is_asked_twi
     stopped = stop(evidence(baseline, found), AccuracySettings())
     assert (stopped is not None) == (len(asked) == 1)
     assert not stopped or (stopped.severity, stopped.code) == (Severity.FAIL, "accuracy/drop")
+
+
+def test_a_question_in_the_words_of_one_of_the_first_64_is_asked_and_not_given_their_answer() -> None:
+    """Question 100 reads like question 5: the proxy knows prompts by their text, and would answer it without the engine."""
+    twins = {100: 5, 200: 201}
+    baseline, _ = run(FakeEvaluator(("#### 0",) * 600, twins=twins), AccuracySettings())
+    evaluator = FakeEvaluator(("#### 0",) * 100 + ("wrong",) + ("#### 0",) * 499, twins=twins)
+    found, _ = run(evaluator, AccuracySettings(), arm="candidate", baseline=baseline)
+    assert evaluator.asked == [list(range(64)), [5, *range(64, 600)]]
+    assert {one.text for one in found.responses if one.doc_id == 100} == {"wrong"}
 
 
 def test_a_candidate_that_gains_as_well_is_no_catastrophe() -> None:

@@ -179,7 +179,7 @@ def test_a_lost_answer_or_an_unrendered_prompt_is_an_error_of_the_harness() -> N
 
 def test_damaged_records_are_refused() -> None:
     good = measured(Engine(), prepared(Engine()))
-    with pytest.raises(ValueError, match="same prompt id and round"):
+    with pytest.raises(ValueError, match="two answers of prompt and round"):
         good.joined(good)
     answer = good.answers[0].model_copy(update={"rows": 3})
     with pytest.raises(ValueError, match="answers need 3 rows"):

@@ -141,7 +141,7 @@ def test_passes_join_the_rounds_and_survive_being_stored() -> None:
     assert [one.name for one in whole.passes] == ["sampled", "sequential"]
     assert (len(whole.answers), len(whole.sampled), len(whole.sequential)) == (5 + 5 + 2 + 2, 8, 5)
     assert PromptsMeasurement.model_validate(whole.to_json()).sampled == whole.sampled
-    with pytest.raises(ValueError, match="same prompt id and round"):
+    with pytest.raises(ValueError, match="two answers of prompt and round"):
         whole.joined(step(engine, settings, 4, made))
 
 

@@ -342,3 +342,12 @@ def test_keys_of_short_prompts_say_nothing_about_a_long_context(served: tuple[in
     assert isinstance(comparison, Comparison)
     codes = {item.code: item.severity for item in CHECK.judge(comparison, RetrievalSettings())}
     assert codes == ({"retrieval/context-not-filled": Severity.REVIEW} if told else {})
+
+
+def test_where_no_engine_says_how_long_its_context_is_nobody_knows_whether_it_was_filled() -> None:
+    facts = [engine_facts(role, max_model_len=None) for role in ("baseline", "candidate")]
+    sides = [ArmEvidence(one, None, measurement()) for one in facts]
+    comparison = CHECK.compare(Evidence(sides[0], sides[1], inputs()), RetrievalSettings())
+    assert isinstance(comparison, Comparison)
+    codes = {item.code: item.severity for item in CHECK.judge(comparison, RetrievalSettings())}
+    assert codes == {"retrieval/context-unknown": Severity.REVIEW}

@@ -140,11 +140,11 @@ def test_what_was_not_observed_has_a_reason() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"concurrency": (1, 8)}, r"judged_at \(32\) must be one of concurrency \[1, 8\]"),
-        ({"concurrency": (32, 32)}, "different numbers"),
-        ({"concurrency": (0, 32)}, "at least 1"),
+        ({"concurrency": (1, 8)}, r"judged_at is 32, which is none of `concurrency` \(allowed: 1, 8\), did you mean 8\?"),
+        ({"concurrency": (32, 32)}, "concurrency holds 32 twice"),
+        ({"concurrency": (0, 32)}, "concurrency holds 0: allowed are whole numbers from 1"),
         ({"concurrency": ()}, "at least 1 item"),
-        ({"requests_per_window": 8}, "many would never be in flight"),
+        ({"requests_per_window": 8}, "requests_per_window is 8, so the 32 of `concurrency` would never be in flight"),
         ({"windows": 0}, "greater than or equal to 1"),
         ({"slo_ms": {}}, "Extra inputs"),
         ({"input_tokens": "512"}, "valid integer"),

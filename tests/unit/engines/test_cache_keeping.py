@@ -152,3 +152,51 @@ def test_a_cache_that_cannot_be_written_to_harms_nobody(tmp_path: Path) -> None:
     with in_use([tmp_path / "file" / "compiled" / AA], blocked):
         keep_in_bounds(blocked, lambda _line: None, NOW_S)
     assert entries(blocked) == []
+
+
+HOLDER = """
+import sys, time
+from servegate.engines.cache_keeping import in_use
+with in_use([sys.argv[1]], {"SERVEGATE_CACHE_DIR": sys.argv[2]}):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_gate_that_runs_keeps_its_graphs_and_one_that_was_killed_holds_nothing(tmp_path: Path, cache: dict[str, str]) -> None:
+    """`servegate clean` beside a running gate, then after the gate's process was killed without a chance to let go."""
+    kept = made(tmp_path / "compiled" / AA, 40)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(kept), str(tmp_path)], stdout=subprocess.PIPE, env={**os.environ, **cache}
+    ) as gate:
+        assert gate.stdout is not None
+        assert gate.stdout.readline() == b"held\n"
+        os.utime(tmp_path / "compiled" / f"{AA}.used", (NOW_S - 40 * DAY_S,) * 2)
+        done = CliRunner().invoke(command, ["--days", "1"])
+        assert (done.exit_code, kept.exists()) == (0, True)
+        assert "in use by a gate" in " ".join(done.output.split())
+        gate.kill()
+    assert CliRunner().invoke(command, ["--days", "1"]).exit_code == 0
+    assert not kept.exists()
+
+
+def test_an_entry_that_goes_while_it_is_looked_at_is_nobodys_error(
+    tmp_path: Path, cache: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clean-ups at once: the folder vanishes between the listing and the removal, or while its size is added up."""
+    gone = made(tmp_path / "compiled" / AA, 40)
+    listed = entries(cache)
+    assert remove(listed[0]) is None
+    assert remove(listed[0]) is None
+    again = made(tmp_path / "compiled" / BB, 40)
+    real = cache_keeping.size_bytes
+
+    def vanishing(path: Path) -> int:
+        (path / "graph.bin").unlink(missing_ok=True)
+        path.rmdir()
+        return real(path)
+
+    monkeypatch.setattr(cache_keeping, "size_bytes", vanishing)
+    assert CliRunner().invoke(command, ["--days", "1"]).exit_code == 0
+    assert not gone.exists()
+    assert not again.exists()

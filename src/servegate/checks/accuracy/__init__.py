@@ -49,4 +49,5 @@ CHECK = Check(
     stop=stop,
     finish=finish,
     more=more,
+    most_more=lambda settings: settings.more_rounds,
 )

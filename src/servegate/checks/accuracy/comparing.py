@@ -75,6 +75,7 @@ def _validity(
     return Validity(
         arms_differ_in=_differences(baseline, candidate),
         first_tokens_differ=_first_tokens(baseline, candidate),
+        first_tokens_unknown=_unknown_first_tokens(baseline, candidate),
         judged_filter=dict(judged),
         distinct_questions=len(hashes),
         rounds=len(rounds),
@@ -126,6 +127,17 @@ def _first_tokens(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement)
         if left and right and left != right:
             found.append(f"{task}: {_ids(left)} and {_ids(right)}")
     return tuple(found)
+
+
+def _unknown_first_tokens(baseline: AccuracyMeasurement, candidate: AccuracyMeasurement) -> tuple[str, ...]:
+    """Name the tasks of which one arm alone says how its first prompt begins, with the arm that does not."""
+    known = {
+        name: {one.task for one in arm.passes if one.first_token_ids is not None}
+        for name, arm in (("candidate", candidate), ("baseline", baseline))
+    }
+    silent = dict.fromkeys(known["baseline"] - known["candidate"], "candidate")
+    silent |= dict.fromkeys(known["candidate"] - known["baseline"], "baseline")
+    return tuple(f"{task}: {arm}" for task, arm in sorted(silent.items()))
 
 
 def _ids(begins: set[tuple[int, ...]]) -> str:

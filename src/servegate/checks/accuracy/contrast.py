@@ -122,6 +122,8 @@ class Validity(Record):
     """Tasks whose metric lm-eval calls better when it is lower."""
     scores_outside: int = 0
     """Scores that are no share from 0 to 1."""
+    first_tokens_unknown: tuple[str, ...] = ()
+    """Tasks of which only one engine said how it begins the first prompt: `gsm8k: candidate` where the candidate did not."""
     first_tokens_differ: tuple[str, ...] = ()
     """Tasks whose first prompt begins with other tokens in the other arm: `gsm8k: 1 22 and 22 5`."""
 

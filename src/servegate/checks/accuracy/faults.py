@@ -95,6 +95,10 @@ def gaps(comparison: Comparison, validity: Validity, limits: Limits) -> tuple[Fi
                           f"the engines begin the same prompt with other tokens ({'; '.join(validity.first_tokens_differ)}): a "
                           "token for the beginning of the text is added in one arm only, or the tokenizers differ; a drop may "
                           "come from that"))  # fmt: skip
+    if validity.first_tokens_unknown:
+        found.append(made("first-tokens-unknown", Severity.INFO,
+                          f"how a prompt begins is known of one arm only ({'; '.join(validity.first_tokens_unknown)} did not "
+                          "say), so whether both add a token for the beginning of the text is not known"))  # fmt: skip
     if comparison.n == 0:
         found.append(made("no-pairs", Severity.REVIEW, "no question was answered by both arms, so nothing was compared"))
     return tuple(found)

@@ -3,8 +3,8 @@
 lm-eval tells scores at the end of a pass only, so the look is a pass of its own, over the first 64 questions, and costs one
 more start of lm-eval (10 s and more) in the candidate's first round. Therefore only a large check has one, where those seconds
 are little beside what a catastrophe would cost: its rounds and all that is measured after them. Nothing is asked twice: the
-pass over all questions is given the answers to the first ones. With several tasks the candidate is looked at after each, for
-free.
+pass over all questions is given the answers to the first ones, but for a prompt that several questions share. With several
+tasks the candidate is looked at after each, for free.
 
 What a catastrophe is, `judging.stop` says, by the rule that ends a candidate after a whole round: 12 or more questions right to
 wrong, none back, and FAIL holds. The candidate's first round is the only one that is looked into: a catastrophe shows at once.

@@ -67,7 +67,8 @@ def measure(probes: Probes, settings: AccuracySettings, context: MeasureContext[
             context.advance(FIRST_QUESTIONS)
             if is_catastrophe(found := _found(looks, context.step), settings, context):
                 return found
-            known = known_answers(looks[0].evaluation)
+            rows = () if context.baseline is None else context.baseline.rows
+            known = known_answers(looks[0].evaluation, [row for row in rows if row.task == task.name])
         asked.append(Asked(task, spec, probes.evaluator.evaluate(spec, known)))
         context.advance(len(first_rows(asked[-1].evaluation)) - (FIRST_QUESTIONS if known else 0))
         if position + 1 < len(settings.tasks) and is_catastrophe(

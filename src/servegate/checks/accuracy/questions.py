@@ -12,6 +12,7 @@ from servegate.checks.accuracy.settings import AccuracySettings, Task
 from servegate.checks.contract import ReadFile
 from servegate.domain.strict_json import parse_json
 from servegate.errors import UsageError
+from servegate.text.utf8 import decoded
 
 FORM = 'A task file is {"fewshot": [{"question": "...", "answer": "... #### N"}, ...], "test": [...]}.'
 PARTS = ("fewshot", "test")
@@ -47,7 +48,7 @@ def _task(task: Task, file: str, read_file: ReadFile) -> TaskInput:
 
 def _parsed(content: bytes, file: str) -> Any:
     try:
-        return parse_json(content.decode("utf-8-sig"))
+        return parse_json(decoded(content))
     except json.JSONDecodeError as error:
         raise UsageError(f"{file}:{error.lineno}: not JSON: {error.msg} (column {error.colno})", advice=FORM) from error
     except ValueError as error:

@@ -11,7 +11,8 @@ Only an answer that is the same question by its hashes replaces another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from servegate.checks.accuracy.record import AccuracyMeasurement, Pass, Response, Row
 from servegate.domain.evidence import ItemStatus
@@ -40,11 +41,16 @@ def status_of(row: EvaluatedRow, evaluation: Evaluation) -> ItemStatus:
     return ItemStatus.TRUNCATED if row.doc_id in evaluation.cut else ItemStatus.OK
 
 
-def known_answers(evaluation: Evaluation) -> dict[str, str | None]:
-    """Return every answer of a pass by the hash of its prompt, as it came; None where it was null."""
+def known_answers(evaluation: Evaluation, baseline: Iterable[Row]) -> dict[str, str | None]:
+    """Return the answers of a pass by the hash of the prompt, as they came; None where one was null.
+
+    A prompt that stands for several of the task's questions (`baseline` has all of them) is left out: its answer would be
+    given to questions that nobody asked.
+    """
+    questions = Counter(prompt for prompt, _ in {(row.prompt_hash, row.doc_id) for row in baseline})
     return {
         row.prompt_hash: None if status_of(row, evaluation) is ItemStatus.FAILED else row.response
-        for row in evaluation.rows
+        for row in evaluation.rows if questions[row.prompt_hash] == 1
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from servegate.checks.laxness import LESS, MORE
-from servegate.domain.records import Settings
+from servegate.domain.records import MOST_SEED, Settings
 
 PREFERRED_FILTER = "flexible-extract"
 """Takes the last number of an answer, so a changed format alone does not turn a right answer into a wrong one."""
@@ -95,7 +95,7 @@ class AccuracySettings(Settings):
     """Questions in flight; the same in both arms, since batching changes answers."""
     add_bos: bool = False
     """Let lm-eval ask the tokenizer for a beginning-of-text token."""
-    seed: int = Field(default=1234, ge=0)
+    seed: int = Field(default=1234, ge=0, le=MOST_SEED)
     """Picks the worked examples; the same in every round and arm."""
     noisy_share: float = Field(default=0.08, ge=0, le=1)
     """Where the baseline flips more of its own answers than this from round to round, both arms get `more_rounds`."""

@@ -12,6 +12,7 @@ from servegate.checks.logprobs.settings import LogprobsSettings
 from servegate.checks.prompts.inputs import load as load_prompts
 from servegate.checks.prompts.settings import PromptsSettings
 from servegate.errors import UsageError
+from servegate.text.utf8 import decoded
 
 LADDER = "bundled:reference_ladder.tsv"
 FORM_FEED = "\f"
@@ -31,7 +32,7 @@ def load(settings: LogprobsSettings, read_file: ReadFile) -> LogprobsInputs:
 
 def _text(name: str, content: bytes) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return decoded(content)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - content.rfind(b"\n", 0, error.start)

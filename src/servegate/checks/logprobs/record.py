@@ -9,8 +9,8 @@ from pydantic import model_validator
 
 from servegate.checks.contract import Inputs
 from servegate.checks.prompts.records import Prompt
-from servegate.domain.evidence import ItemStatus, Measurement, absent
-from servegate.domain.records import Record
+from servegate.domain.evidence import LOGPROBS, ItemStatus, Measurement, absent, ensure_single, unplanned
+from servegate.domain.records import MOST, Amount, Count, Record, Share
 
 CORPUS = "corpus"
 
@@ -20,7 +20,7 @@ class WindowInput(Record):
 
     window_id: str
     document_id: str
-    token_ids: tuple[int, ...]
+    token_ids: tuple[Count, ...]
     token_ids_sha256: str
 
 
@@ -28,10 +28,10 @@ class Rung(Record):
     """One step of the reference ladder; None where its source does not state the number."""
 
     step: str
-    ppl_ratio: float | None
-    same_top: float | None
-    rms_delta_p: float | None
-    kl_nats: float | None
+    ppl_ratio: Amount | None
+    same_top: Share | None
+    rms_delta_p: Amount | None
+    kl_nats: Amount | None
 
 
 class LogprobsInputs(Inputs):
@@ -40,12 +40,17 @@ class LogprobsInputs(Inputs):
     documents: tuple[str, ...] = ()
     """Text, dropped once it is cut: the windows are what is scored, and the file's hash stands in the plan."""
     windows: tuple[WindowInput, ...] = ()
-    bos_token_ids: tuple[int, ...] = ()
-    copies: int = 0
+    bos_token_ids: tuple[Count, ...] = ()
+    copies: Count = 0
     """Windows that mostly repeat the text of earlier ones."""
     """What stands before each window; empty when the tokenizer adds nothing."""
     traffic: tuple[Prompt, ...] = ()
     ladder: tuple[Rung, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        ensure_single("windows with the id", (one.window_id for one in self.windows))
+        return self
 
 
 class Window(Record):
@@ -53,16 +58,16 @@ class Window(Record):
 
     window_id: str
     document_id: str
-    round: int
+    round: Count
     token_ids_sha256: str
     status: ItemStatus
-    clamped: int = 0
+    clamped: Count = 0
     """Tokens whose logprob was minus infinity."""
-    missing: int = 0
+    missing: Count = 0
     """Tokens without a usable logprob for another reason."""
     error: str | None = None
-    first_row: int = 0
-    rows: int = 0
+    first_row: Count = 0
+    rows: Count = 0
 
 
 class Sample(Record):
@@ -70,26 +75,26 @@ class Sample(Record):
 
     sample_id: str
     prompt_id: str
-    scoring: int
+    scoring: Count
     drawn_in: str = "baseline"
-    prompt_tokens: int
+    prompt_tokens: Count
     token_ids_sha256: str
     status: ItemStatus
-    clamped: int = 0
-    missing: int = 0
+    clamped: Count = 0
+    missing: Count = 0
     error: str | None = None
-    first_row: int = 0
-    rows: int = 0
+    first_row: Count = 0
+    rows: Count = 0
 
 
 class ScoringPass(Record):
     """What one round over the windows cost: `client_cpu_s` is the processor time of servegate itself, all its threads."""
 
-    round: int
-    windows: int
-    positions: int
-    wall_s: float
-    client_cpu_s: float
+    round: Count
+    windows: Count
+    positions: Count
+    wall_s: Amount
+    client_cpu_s: Amount
 
 
 class LogprobsMeasurement(Measurement):
@@ -104,18 +109,22 @@ class LogprobsMeasurement(Measurement):
         "token_id": ("iu", 1), "logprob": ("f", 1), "rank": ("iu", 1), "top_id": ("iu", 2), "top_logprob": ("f", 2),
     }  # fmt: skip
 
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        "token_id": (-1, MOST), "rank": (-1, MOST), "top_id": (-1, MOST), "logprob": LOGPROBS, "top_logprob": LOGPROBS,
+    }  # fmt: skip
+
     windows: tuple[Window, ...]
     samples: tuple[Sample, ...] = ()
     passes: tuple[ScoringPass, ...] = ()
     """One a round; empty in records that were made before it was kept."""
-    top_k: int
+    top_k: Count
     logprobs_mode: str = "raw_logprobs"
     """What the engine was told to report; without an option, vLLM reports raw logprobs."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if len({(one.window_id, one.round) for one in self.windows}) != len(self.windows):
-            raise ValueError("two windows have the same id and round")
+        ensure_single("records of window and round", ((one.window_id, one.round) for one in self.windows))
+        ensure_single("records of sample and scoring", ((one.sample_id, one.scoring) for one in self.samples))
         items: tuple[Window | Sample, ...] = (*self.windows, *self.samples)
         needed = max((item.first_row + item.rows for item in items), default=0)
         lengths = {len(column) for column in self.columns.values()} or {0}
@@ -141,4 +150,12 @@ class LogprobsMeasurement(Measurement):
                 [(name, scoring) for name in samples for scoring in sorted(scorings)],
                 [(one.sample_id, one.scoring) for one in self.samples],
             ),
+        )
+
+    def surplus(self, steps: Sequence[int], inputs: Any) -> tuple[str, ...]:
+        """Return rounds past the last, and windows of no text of the corpus."""
+        known = [window.window_id for window in inputs.windows] if isinstance(inputs, LogprobsInputs) else []
+        return (
+            *unplanned("rounds", (one.round for one in self.windows), steps),
+            *(unplanned("windows", (one.window_id for one in self.windows), known) if known else ()),
         )

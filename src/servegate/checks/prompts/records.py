@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from servegate.checks.contract import Inputs
-from servegate.domain.evidence import ItemStatus, Measurement, absent
-from servegate.domain.records import Json, Record
+from servegate.domain.evidence import LOGPROBS, ItemStatus, Measurement, absent, ensure_single, unplanned
+from servegate.domain.records import MOST, Amount, Count, Json, Real, Record
 
 
 class Prompt(Record):
@@ -18,7 +18,7 @@ class Prompt(Record):
     id: str
     category: str
     messages: tuple[dict[str, Json], ...]
-    max_tokens: int
+    max_tokens: Count
     expect: dict[str, Json] | None = None
     prompt_sha256: str
     """Of the messages, as JSON; of all that is asked, when there are tools or arguments of the chat template."""
@@ -27,7 +27,7 @@ class Prompt(Record):
     chat_template_kwargs: dict[str, Json] = {}
     route: Literal["completions", "chat"] = "completions"
     """How both arms are asked: by the rendered ids, or by the messages (tools, a reasoning parser)."""
-    token_ids: tuple[int, ...] = ()
+    token_ids: tuple[Count, ...] = ()
     token_ids_sha256: str | None = None
     token_ids_sha256_reason: str | None = "not rendered yet"  # noqa: S105 - token as in tokenizer
 
@@ -48,6 +48,11 @@ class PromptsInputs(Inputs):
     prompts: tuple[Prompt, ...]
     asked: Literal["all", "contracts", "sampled", "sequential"] = "all"
 
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        ensure_single("prompts with the id", (one.id for one in self.prompts))
+        return self
+
     def called(self, step: int) -> str:
         """Return what people call the step that asks this part."""
         return {"sampled": "samples", "sequential": "one at a time"}.get(self.asked, super().called(step))
@@ -56,10 +61,10 @@ class PromptsInputs(Inputs):
 class Round(Record):
     """One pass over the prompts."""
 
-    round: int
+    round: Count
     name: str
-    concurrency: int
-    seconds: float
+    concurrency: Count
+    seconds: Amount
     asked: Literal["all", "contracts"] = "all"
     """Which prompts were asked: all of them, or only those with a contract."""
 
@@ -68,16 +73,16 @@ class ExtraPass(Record):
     """A pass beside the rounds: contracts sampled several times, or some prompts one after the other."""
 
     name: Literal["sampled", "sequential"]
-    concurrency: int
-    seconds: float
-    answers: int
+    concurrency: Count
+    seconds: Amount
+    answers: Count
 
 
 class Answer(Record):
     """One answer. Its tokens are `rows` rows of the columns from `first_row`; `error` explains every missing number."""
 
     prompt_id: str
-    round: int
+    round: Count
     prompt_sha256: str
     token_ids_sha256: str
     sampling_sha256: str
@@ -92,22 +97,22 @@ class Answer(Record):
     own_token_ids_sha256: str | None = None
     """What the arm's own chat template makes of the prompt; asked once, in round 0. Equal to `token_ids_sha256` or told."""
     own_token_ids_sha256_reason: str | None = None
-    prompt_tokens: int | None = None
+    prompt_tokens: Count | None = None
     prompt_tokens_reason: str | None = None
-    completion_tokens: int | None = None
+    completion_tokens: Count | None = None
     completion_tokens_reason: str | None = None
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
     cached_tokens_reason: str | None = None
-    e2e_latency_s: float | None = None
+    e2e_latency_s: Amount | None = None
     e2e_latency_s_reason: str | None = None
-    ttft_ms: float | None = None
+    ttft_ms: Amount | None = None
     ttft_ms_reason: str | None = None
-    cosine: float | None = None
+    cosine: Annotated[Real, Field(ge=-1.001, le=1.001)] | None = None
     """Of the candidate: to the baseline's answer of the same round, by the model of `prompts.embeddings`."""
     cosine_reason: str | None = None
     error: str | None = None
-    first_row: int = 0
-    rows: int = 0
+    first_row: Count = 0
+    rows: Count = 0
 
 
 class PromptsMeasurement(Measurement):
@@ -123,6 +128,10 @@ class PromptsMeasurement(Measurement):
         "token_id": ("iu", 1), "logprob": ("f", 1), "top_id": ("iu", 2), "top_logprob": ("f", 2),
     }  # fmt: skip
 
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        "token_id": (-1, MOST), "top_id": (-1, MOST), "logprob": LOGPROBS, "top_logprob": LOGPROBS, "arrival_ms": (0, MOST),
+    }  # fmt: skip
+
     rounds: tuple[Round, ...]
     answers: tuple[Answer, ...]
     passes: tuple[ExtraPass, ...] = ()
@@ -134,11 +143,8 @@ class PromptsMeasurement(Measurement):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         for answers in (self.answers, self.sampled, self.sequential):
-            keys = {(answer.prompt_id, answer.round) for answer in answers}
-            if len(keys) != len(answers):
-                raise ValueError("two answers have the same prompt id and round")
-        if len({one.round for one in self.rounds}) != len(self.rounds):
-            raise ValueError("two rounds have the same number")
+            ensure_single("answers of prompt and round", ((one.prompt_id, one.round) for one in answers))
+        ensure_single("records of round", (one.round for one in self.rounds))
         if unlisted := sorted({answer.round for answer in self.answers} - {one.round for one in self.rounds}):
             raise ValueError(f"there are answers of round {unlisted[0]}, which is not among the rounds")
         lengths = {len(column) for column in self.columns.values()} or {0}
@@ -165,4 +171,13 @@ class PromptsMeasurement(Measurement):
             *absent("planned rounds or passes", planned, (one.round for one in self.rounds)),
             *absent("planned answers", expected, answers),
             *(f"{count} {name} answers are not there" for name, count in lost.items() if count > 0),
+        )
+
+    def surplus(self, steps: Sequence[int], inputs: Any) -> tuple[str, ...]:
+        """Return rounds past the last, and answers to prompts that the file does not have."""
+        known = [prompt.id for prompt in inputs.prompts] if isinstance(inputs, PromptsInputs) else []
+        answers = (*self.answers, *self.sampled, *self.sequential)
+        return (
+            *unplanned("rounds", (one.round for one in self.rounds), steps[: max(len(steps) - len(self.passes), 0)]),
+            *(unplanned("prompts", (one.prompt_id for one in answers), known) if known else ()),
         )

@@ -2,10 +2,10 @@
 
 The shape of the result, in `candidate` (and `pairs`, `changed` in both halves of `noise`):
 
-    context_tokens, served_tokens (the shorter context of both engines; None: not known), wanted_per_depth, pairs, changed
-    (pairs of the first round in which one side states the key and the other does not), failed (answers that are no
-    evidence), missing, depths [{depth_percent, prompts, longest_tokens, baseline, candidate {kept, broken, open}, states
-    {state: prompts}}]
+    context_tokens, served_tokens (the shorter context of both engines; None: not known), silent (arms whose engine does not
+    say), wanted_per_depth, pairs, changed (pairs of the first round in which one side states the key and the other does
+    not), failed (answers that are no evidence), missing, depths [{depth_percent, prompts, longest_tokens, baseline,
+    candidate {kept, broken, open}, states {state: prompts}}]
 
 The unit of an estimate is the prompt: its rounds are averaged first. A drop is positive where the candidate lost keys.
 """
@@ -54,6 +54,7 @@ def compare(evidence: Evidence[RetrievalMeasurement], settings: RetrievalSetting
         candidate={
             "context_tokens": inputs.context_tokens,
             "served_tokens": _served(evidence),
+            "silent": _silent(evidence),
             "wanted_per_depth": inputs.wanted_per_depth,
             **_changed(first),
             "failed": sum(item[arm]["open"] for item in items for arm in ("baseline", "candidate")),
@@ -72,6 +73,12 @@ def compare(evidence: Evidence[RetrievalMeasurement], settings: RetrievalSetting
 def _served(evidence: Evidence[RetrievalMeasurement]) -> int | None:
     engines = (evidence.baseline.engine, evidence.candidate.engine)
     return min((one.max_model_len for one in engines if one is not None and one.max_model_len is not None), default=None)
+
+
+def _silent(evidence: Evidence[RetrievalMeasurement]) -> list[str]:
+    """Return the arms whose engine was started and did not say how long a context it serves."""
+    engines = {"baseline": evidence.baseline.engine, "candidate": evidence.candidate.engine}
+    return [arm for arm, engine in engines.items() if engine is not None and engine.max_model_len is None]
 
 
 def share(counted: dict[str, int]) -> float | None:

@@ -64,6 +64,12 @@ def _evidence(comparison: Comparison) -> Iterator[Finding]:
             "would not be seen (raise depths_percent, or serve a shorter max-model-len)",
             rule="tokens of the longest prompt", value=float(longest), operator="<", limit=LEAST_OF_THE_CONTEXT * served,
         )  # fmt: skip
+    if (silent := comparison.candidate.get("silent")) and comparison.candidate["depths"]:
+        message = (
+            f"how long a context the {' and the '.join(silent)} serves is not known, so neither is whether {longest:,} tokens, "
+            "the longest prompt, fill it: what is lost beyond them would not be seen"
+        )
+        yield _found("context-unknown", Severity.REVIEW, message)
     if not comparison.candidate["depths"]:
         yield _found("no-prompts", Severity.REVIEW, "no long prompt was written, so nothing was asked")
 

@@ -9,8 +9,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from servegate.checks.laxness import LESS, MORE
-from servegate.domain.records import Settings
+from servegate.domain.records import MOST_SEED, Settings
 
+MOST_IN_FLIGHT = 65_536
 FEWEST_REQUESTS = 12
 """A window of fewer requests is mostly start and end."""
 
@@ -123,7 +124,7 @@ class ThroughputSettings(Settings):
     every load. Both serving configs need `enable-sleep-mode: true`."""
     slo: Slo | None = None
     """Limits of latency; with them the share and rate of requests that keep all of them (goodput) are shown."""
-    seed: int = Field(default=1000, ge=0)
+    seed: int = Field(default=1000, ge=0, le=MOST_SEED)
     """Every window draws new prompts; the same windows draw the same ones in both arms."""
     limits: Limits = Limits()
 
@@ -160,13 +161,21 @@ class ThroughputSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if any(value < 1 for value in self.concurrency) or len(set(self.concurrency)) != len(self.concurrency):
-            raise ValueError(f"concurrency must be different numbers of at least 1, not {list(self.concurrency)}")
+        wrong = [value for value in self.concurrency if not 1 <= value <= MOST_IN_FLIGHT]
+        repeated = [value for value in dict.fromkeys(self.concurrency) if self.concurrency.count(value) > 1]
+        if wrong:
+            raise ValueError(f"concurrency holds {wrong[0]}: allowed are whole numbers from 1 to {MOST_IN_FLIGHT:,}")
+        if repeated:
+            raise ValueError(f"concurrency holds {repeated[0]} twice: each number in flight is one load")
         if self.judged_at not in self.concurrency:
-            raise ValueError(f"judged_at ({self.judged_at}) must be one of concurrency {list(self.concurrency)}")
+            near = min(self.concurrency, key=lambda value: (abs(value - self.judged_at), value))
+            allowed = ", ".join(map(str, sorted(self.concurrency)))
+            raise ValueError(
+                f"judged_at is {self.judged_at}, which is none of `concurrency` (allowed: {allowed}), did you mean {near}?"
+            )
         if self.requests_per_window is not None and self.requests_per_window < max(self.concurrency):
             raise ValueError(
-                f"requests_per_window ({self.requests_per_window}) is below the concurrency {max(self.concurrency)}, "
-                "so that many would never be in flight"
+                f"requests_per_window is {self.requests_per_window}, so the {max(self.concurrency)} of `concurrency` would "
+                f"never be in flight: it must be at least {max(self.concurrency)}"
             )
         return self
