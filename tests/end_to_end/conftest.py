@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from servegate.artifacts import RunDirectory
 from tests.conftest import missing
+from tests.fakes.github import Replica
 from tests.unit.samples import engine_facts, manifest, plan
+
+if TYPE_CHECKING:
+    from tests.end_to_end.acting import Act
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "localhost/servegate:test"
@@ -78,6 +84,23 @@ def docker(tmp_path_factory: pytest.TempPathFactory, podman: str) -> Iterator[di
         command(script, str(directory), "stop")
 
 
+@pytest.fixture(scope="module")
+def replica(shared_replica: Replica) -> Replica:
+    return shared_replica
+
+
+@pytest.fixture
+def act(replica: Replica, docker: dict[str, str], image: str, tmp_path: Path) -> Iterator[Act]:
+    """act in a workspace of its own, with the replica as it was made."""
+    from tests.end_to_end import acting
+
+    program = shutil.which("act") or shutil.which("act", path=str(Path(sys.executable).parent)) or missing("act")
+    replica.reset()
+    made, forward = acting.make(program, replica, docker, image, tmp_path)
+    yield made
+    forward.listener.close()
+
+
 @pytest.fixture
 def made_run(tmp_path: Path) -> Path:
     """A small run directory in which both arms started and no check was on: the verdict is REVIEW."""
@@ -91,16 +114,28 @@ def made_run(tmp_path: Path) -> Path:
     return run.root
 
 
-def measuring(tmp_path: Path, docker: dict[str, str], image: str, label: str, **engine: str) -> dict[str, str]:
-    """Make a workspace whose engine is the fake one, and return the environment of the action's steps; `engine` is its own."""
-    for name in ("workspace/.git", "runs", "arms/baseline", "arms/candidate", "cache", "pairs"):
-        (tmp_path / name).mkdir(parents=True)
+def fake_engine(cache: Path, docker: dict[str, str], image: str, before: str = "") -> None:
+    """Install the fake engine as /cache/bin/vllm of a container; lines of shell `before` it see its arguments and variables."""
     made = command(
         *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}", "--network", "none"),
-        *("--volume", f"{tmp_path / 'cache'}:/cache", image, "fake-engine", "--install", "/cache/bin"),
+        *("--volume", f"{cache}:/cache", image, "fake-engine", "--install", "/cache/bin"),
         environment=docker,
     )
     assert made.returncode == 0, made.stdout + made.stderr
+    if before:
+        vllm = cache / "bin/vllm"
+        vllm.rename(vllm.with_name("fake"))
+        vllm.write_text(f'#!/bin/sh\n{before}\nexec /cache/bin/fake "$@"\n')
+        vllm.chmod(0o755)
+
+
+def measuring(
+    tmp_path: Path, docker: dict[str, str], image: str, label: str, before: str = "", **engine: str
+) -> dict[str, str]:
+    """Make a workspace whose engine is the fake one, and return the environment of the action's steps; `engine` is its own."""
+    for name in ("workspace/.git", "runs", "arms/baseline", "arms/candidate", "cache", "pairs"):
+        (tmp_path / name).mkdir(parents=True)
+    fake_engine(tmp_path / "cache", docker, image, before)
     for name, seats in (("old", 1), ("new", 2)):
         (tmp_path / f"workspace/{name}.yaml").write_text(f"model: org/m\nmax-num-seqs: {seats}\n")
     config = {

@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 
 # Whatever arm it serves, it writes over everything of the other one that it can find, says so in its log, and then serves.
 ATTACKER = """\
-#!/bin/sh
 case "$*" in
   *demo-baseline-*) other=candidate ;;
   *demo-candidate-*) other=baseline ;;
@@ -28,7 +27,6 @@ for folder in $found; do
     echo "attacked $file"
   done
 done
-exec /cache/bin/fake "$@"
 """
 
 
@@ -42,11 +40,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def step(tmp_path: Path, docker: dict[str, str], image: str) -> dict[str, str]:
-    values = measuring(tmp_path, docker, image, "servegate=7.1.isolated")
-    vllm = tmp_path / "cache/bin/vllm"
-    vllm.rename(vllm.with_name("fake"))
-    vllm.write_text(ATTACKER)
-    vllm.chmod(0o755)
+    values = measuring(tmp_path, docker, image, "servegate=7.1.isolated", before=ATTACKER)
     return {**values, "RUN": "", "GITHUB_OUTPUT": str(tmp_path / "output")}
 
 

@@ -35,7 +35,7 @@ _MARKER = re.compile(r"<!--")
 def markdown(text: str) -> Markup:
     """Return prose for one Markdown paragraph, list item, heading or table cell; line ends become `<br>`."""
     lines = visible(text, keep="\n").split("\n")
-    return Markup("<br>".join(_line(line.strip(" ")) for line in lines))  # noqa: S704 - escaped by _line
+    return Markup("<br>".join(inline(line.strip(" ")) for line in lines))  # noqa: S704 - escaped by inline
 
 
 def told(text: str) -> Markup:
@@ -49,7 +49,7 @@ def code(text: str) -> Markup:
     if not shown.strip(" "):
         return Markup("<code>&nbsp;</code>") if shown else Markup("")
     if "|" in shown or _LONG_TICKS in shown:
-        return Markup(f"<code>{_line(shown)}</code>")  # noqa: S704 - escaped by _line
+        return Markup(f"<code>{inline(shown)}</code>")  # noqa: S704 - escaped by inline
     ticks = "`" * (1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
     pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
     return Markup(ticks + pad + _unmarked(shown) + pad + ticks)  # noqa: S704 - inert inside a code span
@@ -62,7 +62,8 @@ def fence(text: str) -> Markup:
     return Markup(f"{ticks}text\n{shown}\n{ticks}")  # noqa: S704 - inert inside a fence
 
 
-def _line(text: str) -> str:
+def inline(text: str) -> str:
+    """Return one line of text in which nothing is structure and nothing is a reference; it has no line end to begin one."""
     broken = _REFERENCES.sub(lambda found: found.group() + _BREAK, _COMMIT.sub(_split_commit, text))
     escaped = _STRUCTURE.sub(_reference, broken)
     return _START.sub(lambda found: f"{found.group(1) or ''}{_entity(found.group()[-1])}", escaped)

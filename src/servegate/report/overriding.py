@@ -4,8 +4,10 @@ They come from the base branch, from people who may merge, and yet they are prog
 template is read as data first: a list of node types is allowed, everything else is an error before anything is measured. What
 is left can print fields of the page, branch, loop, and call its own macros and ours. It can not switch escaping off, reach an
 attribute of a Python object, or build a text by repeating one. What was escaped is never cut, and what joins it is escaped for
-the same kind of document. Steps, bytes and characters that filters and comparisons read are counted, not seconds, so that one
-record gives one document on every machine: a loop in a loop ends at the count, wherever it stands.
+the same kind of document. Code is written as elements, which no stray backtick around them opens (`elements`), and a document
+that leaves a fence or a fold open is not used (`balance`). Steps, bytes and characters that filters and comparisons read are
+counted, not seconds, so that one record gives one document on every machine: a loop in a loop ends at the count, wherever it
+stands.
 
 | file | rendered as | must hold |
 |---|---|---|
@@ -22,7 +24,7 @@ from collections.abc import Callable, Mapping
 from types import BuiltinMethodType
 from typing import Any
 
-from jinja2 import BaseLoader, StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2 import BaseLoader, StrictUndefined, TemplateError, Undefined, nodes
 from jinja2.environment import TemplateModule
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext, Macro
@@ -30,13 +32,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup, escape
 
 from servegate.domain.plan import TEMPLATES
-from servegate.errors import UsageError
+from servegate.report.template_rules import TESTS, refuse
 
-IMPORTABLE = ("_blocks.md.j2", "_blocks.html.j2")
-MOST_SOURCE_BYTES = 128 << 10
 MOST_STEPS = 300_000
 """Turns of loops and calls of macros in one document; ours takes some tens of thousands for the largest report."""
 MOST_BYTES = 32 << 20
+"""Bytes of UTF-8 that one document is made of."""
 MOST_READ = 64 << 20
 """Characters that filters, comparisons and `+` are given in one document."""
 MOST_JOINED = 1 << 20
@@ -44,17 +45,14 @@ MOST_JOINED = 1 << 20
 BROKEN = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 """What a template that was let through may still raise when it is run."""
 
-_FILTERS = frozenset({"code", "fence", "told", "lines", "prose", "length", "upper", "lower", "e", "escape"})
-_TESTS = frozenset({"defined", "none", "string", "number", "sequence", "odd", "even"})
 _TEXT = frozenset({"strip", "startswith", "endswith"})
 _LOOP = frozenset({"index", "index0", "revindex", "revindex0", "first", "last", "length", "depth", "cycle"})
-_NODES = (
-    nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name, nodes.Const, nodes.Getattr,
-    nodes.Getitem, nodes.Slice, nodes.Filter, nodes.Test, nodes.Call, nodes.Compare, nodes.Operand, nodes.And, nodes.Or,
-    nodes.Not, nodes.CondExpr, nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.Import, nodes.Keyword,
-    nodes.Add, nodes.Sub, nodes.Neg,
-)  # fmt: skip
 _PRINTED = (str, int, float, type(None))
+
+
+def byte_count(text: str) -> int:
+    """Return the bytes that a text has in UTF-8; half of a character counts as what is written in its place."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 class Budget:
@@ -107,7 +105,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         kept = {name: self.filters[name] for name in ("length", "upper", "lower", "safe")}
         known = {**kept, "e": self._escaped, "escape": self._escaped, **filters}
         self.filters = {name: self._reading(each) for name, each in known.items()}
-        self.tests = {name: self.tests[name] for name in _TESTS}
+        self.tests = {name: self.tests[name] for name in TESTS}
         self.globals = {"range": self._range, "_step": self._step, "_read": self._read, "_uncut": self._uncut}
 
     def render(self, name: str, **values: Any) -> str:
@@ -118,7 +116,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _pieces(self, name: str, values: Mapping[str, Any]) -> list[str]:
         pieces, size = [], 0
         for piece in self.get_template(name).generate(values):
-            size += len(piece)
+            size += byte_count(piece)
             if size > MOST_BYTES:
                 raise SecurityError(f"writes more than {MOST_BYTES >> 20} MiB")
             pieces.append(piece)
@@ -155,16 +153,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if not isinstance(value, _PRINTED) or isinstance(value, Macro):
             raise SecurityError(f"prints a {type(value).__name__}, which is no text")
         shown = self.printed(value)
-        self.budget.spend(len(str(shown)))
+        self.budget.spend(byte_count(str(shown)))
         return shown
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         if name in TEMPLATES:
-            _refuse(tree, name)
+            refuse(tree, name)
         blocks: list[nodes.For | nodes.Macro] = [*tree.find_all(nodes.For), *tree.find_all(nodes.Macro)]
         for block in blocks:
-            size = sum(len(data.data) for data in block.find_all(nodes.TemplateData))
+            size = sum(byte_count(data.data) for data in block.find_all(nodes.TemplateData))
             call = _call("_step", nodes.Const(size))
             block.body.insert(0, nodes.ExprStmt(call).set_lineno(block.lineno).set_environment(self))
             if isinstance(block, nodes.For) and block.test is not None:  # a turn that `if` leaves out never meets the body
@@ -214,69 +212,3 @@ def _call(name: str, value: nodes.Expr) -> nodes.Call:
     call = nodes.Call(nodes.Name(name, "load"), [value], [], None, None)
     call.set_lineno(value.lineno or 1)
     return call
-
-
-def _refuse(tree: nodes.Template, name: str) -> None:
-    for node in _every(tree):
-        reason = _fault(node)
-        if reason:
-            raise TemplateSyntaxError(reason, getattr(node, "lineno", None) or 1, name)
-
-
-def _every(node: nodes.Node) -> list[nodes.Node]:
-    found, queue = [], [node]
-    while queue:
-        found.append(queue.pop())
-        queue += found[-1].iter_child_nodes()
-    return found
-
-
-def _fault(node: nodes.Node) -> str:
-    if isinstance(node, nodes.Tuple | nodes.List):
-        # One that holds a name can hold itself, again and again: comparing two of those never ends.
-        stored = isinstance(node, nodes.Tuple) and node.ctx == "store"
-        held = any(isinstance(item, nodes.Name) for item in node.items)
-        return "a list may hold texts and fields, not names" if held and not stored else ""
-    if not isinstance(node, _NODES) or isinstance(node, nodes.FilterBlock):
-        return f"{type(node).__name__} is not allowed here: print, if, for, set, macro, and import of our blocks are"
-    if isinstance(node, nodes.Call | nodes.Filter | nodes.Test) and (node.dyn_args is not None or node.dyn_kwargs is not None):
-        return "arguments are named one by one: a list with a star in front could be endless"
-    if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
-        return f"the filter {node.name!r} is not allowed here; allowed are {', '.join(sorted(_FILTERS))}"
-    if isinstance(node, nodes.Test) and node.name not in _TESTS:
-        return f"the test {node.name!r} is not allowed here; allowed are {', '.join(sorted(_TESTS))}"
-    if isinstance(node, nodes.Import) and not (isinstance(node.template, nodes.Const) and node.template.value in IMPORTABLE):
-        return f"only {' and '.join(IMPORTABLE)} can be imported"
-    named = node.name if isinstance(node, nodes.Name | nodes.Macro) else node.attr if isinstance(node, nodes.Getattr) else ""
-    if named.startswith("_"):
-        return f"the name {named!r} begins with an underscore"
-    text = node.value if isinstance(node, nodes.Const) and isinstance(node.value, str) else ""
-    return "a text holds half of a character" if any("\ud800" <= char <= "\udfff" for char in text) else ""
-
-
-def checked(own: Mapping[str, str], compile_one: Callable[[str], Any]) -> None:
-    """Refuse templates that could not be run, before anything is measured.
-
-    Raises:
-        UsageError: an unknown name, too long a file, wrong syntax, or something that is not allowed; with the line.
-    """
-    for name, text in own.items():
-        if name not in TEMPLATES:
-            raise UsageError(f"{name[:80]!r} is no template that can be replaced", advice=f"Those are {', '.join(TEMPLATES)}.")
-        if len(text.encode("utf-8", "replace")) > MOST_SOURCE_BYTES:
-            raise UsageError(f"{name} is larger than {MOST_SOURCE_BYTES >> 10} KiB", advice="A template holds no data.")
-        if name.endswith(".css"):
-            if "<" in text:
-                line = text[: text.index("<")].count("\n") + 1
-                raise UsageError(f"{name}:{line}: a style sheet has no '<'", advice="It could end the style element.")
-            continue
-        try:
-            compile_one(name)
-        except TemplateSyntaxError as error:
-            raise UsageError(
-                f"{name}:{error.lineno}: {error.message}", advice="docs/templates.md says what a template may hold."
-            ) from None
-        except (TemplateError, RecursionError, SyntaxError, ValueError, MemoryError) as error:  # too deep, or too long a number
-            raise UsageError(
-                f"{name}: {str(error) or 'it is nested too deeply'}", advice="docs/templates.md says what a template may hold."
-            ) from None

@@ -4,7 +4,8 @@ Markdown has no autoescaping of its own, so its environment escapes in `finalize
 already `Markup` passes the Markdown filter. Macros return `Markup`, so nothing is escaped twice.
 
 A team's own templates (`Templates`) run in the sandbox of `overriding`. One that fails when it is run costs its layout and
-nothing else: ours takes its place and says why, since a verdict must not be lost over a template.
+nothing else: ours takes its place and says why, since a verdict must not be lost over a template. What one writes has to end
+every fence and fold that it begins, and to say the verdict's word where it is seen at once.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from typing import Any
 from jinja2 import ChoiceLoader, DictLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from servegate.report import overriding
+from servegate.report.balance import fault_of_tags, markdown_fault
+from servegate.report.elements import code_element, fence_element, told_elements
 from servegate.report.filters import code, fence, markdown, told
 from servegate.report.overriding import BROKEN, Sandbox
 from servegate.report.page import Page
 from servegate.report.prose import prose
 from servegate.report.shown import BlockView
+from servegate.report.template_rules import checked
 from servegate.report.visible import cut, visible
 
 POLICY = "default-src 'none'; style-src '{style_hash}'; base-uri 'none'; form-action 'none'"
@@ -46,16 +49,16 @@ class Templates:
         """Refuse what may not stand in one. Raises UsageError with file and line."""
         self.own = dict(own or {})
         self.failed: dict[str, Exception] = {}
-        overriding.checked(self.own, lambda name: self._sandbox(name).get_template(name))
+        checked(self.own, lambda name: self._sandbox(name).get_template(name))
 
     def markdown_document(self, template: str, page: Page, most: int) -> str:
         """Render one of the Markdown templates, within `most` bytes where it is the team's own."""
 
         def render() -> str:
             text = _squeezed(self._sandbox(template).render(template, page=page))
+            _hold(not (fault := markdown_fault(text, page.verdict.word)), fault)
             if template == "comment.md.j2":  # the comment is found again by this line, so that it is not a template's to write
                 text = f"<!-- {page.marker} -->\n{text}"
-            _hold(page.verdict.word in text, f"does not say {page.verdict.word}")
             _hold(len(text.encode()) <= most, f"writes more than {most:,} bytes")
             return text
 
@@ -70,7 +73,7 @@ class Templates:
             ours = {"style": Markup(style), "head": Markup(head)}  # noqa: S704 - of the base branch, without a '<'
             text = self._sandbox(template).render(template, page=page, style_hash=_hash(style), **ours)
             _hold(text.startswith(head), "does not begin with {{ head }}")
-            _hold(page.verdict.word in text, f"does not say {page.verdict.word}")
+            _hold(not (fault := fault_of_tags(text, page.verdict.word)), fault)
             return text + "\n"
 
         return self._own(template, render) or _styled(template, style, page=self._told(page, template))
@@ -99,7 +102,7 @@ class Templates:
 
     @cached_property
     def _markdown(self) -> Sandbox:
-        return Sandbox(self._loader, _markdown_value, {"code": code, "fence": fence, "told": told})
+        return Sandbox(self._loader, _markdown_value, {"code": code_element, "fence": fence_element, "told": told_elements})
 
     @cached_property
     def _html(self) -> Sandbox:

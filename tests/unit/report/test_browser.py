@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
 
+from servegate import pipeline
+from servegate.artifacts import RunDirectory
 from tests.conftest import Need, missing
 from tests.unit.report.report_samples import SAMPLES, hostile
 
@@ -96,6 +99,25 @@ def test_nothing_of_the_comment_lies_off_a_phones_screen(browser: Any, name: str
     wider = "[...document.querySelectorAll('table, pre')].filter(item => item.scrollWidth > item.clientWidth).length"
     assert page.evaluate(wider) == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
+
+
+def test_what_there_is_to_decide_on_lies_within_a_summarys_column(browser: Any, tmp_path: Path) -> None:
+    """Of a recorded gate: a key of the config, one word of 38 characters in two cells, moved the differences off the screen."""
+    root = tmp_path / "run"
+    shutil.copytree(Path(__file__).resolve().parents[3] / "examples/recorded-h200", root)
+    run = RunDirectory.open(root)
+    pipeline.compare(run)
+    text = pipeline.report(run)["summary.md"].decode()
+    assert "price_per_gpu_hour_usd" in text
+    style = "body { font: 14px/1.5 sans-serif } table { display: block; width: max-content; max-width: 100%; overflow: auto } "
+    style += "table { border-collapse: collapse } td, th { padding: 6px 13px; border: 1px solid }"
+    context = browser.new_context(offline=True, viewport={"width": 800, "height": 900})
+    page = context.new_page()
+    page.set_content(f"<!doctype html><style>{style}</style>{github_flavored_markdown_to_html(text, Options.CMARK_OPT_UNSAFE)}")
+    for heading in ("Checks", "What there is to decide on"):
+        table = page.locator(f"h2:text-is('{heading}') + table")
+        assert table.evaluate("item => item.scrollWidth - item.clientWidth") <= 0, heading
     context.close()
 
 

@@ -8,7 +8,10 @@ import shutil
 import time
 from pathlib import Path
 
+import html5lib
 import pytest
+from cmarkgfm import github_flavored_markdown_to_html
+from cmarkgfm.cmark import Options
 
 from servegate import pipeline
 from servegate.artifacts import RunDirectory
@@ -16,6 +19,8 @@ from servegate.cli import _code
 from servegate.config import read_templates
 from servegate.domain.plan import fingerprint_of
 from servegate.errors import UsageError
+from servegate.report.balance import markdown_fault
+from servegate.report.overriding import byte_count
 from servegate.report.page import Source
 from servegate.report.products import comment
 from servegate.report.templating import HEAD, Templates
@@ -46,7 +51,7 @@ def rendered(own: dict[str, str], sample: str = "fail") -> dict[str, str]:
 
 def test_a_template_takes_the_place_of_ours_and_the_others_stay() -> None:
     plain, found = rendered({}), rendered({"comment.md.j2": MINE})
-    assert "## FAIL of `" in found["comment.md"]
+    assert "## FAIL of <code>" in found["comment.md"]
     assert "by our own layout" in found["comment.md"]
     assert {name for name in plain if plain[name] != found[name]} == {"comment.md"}
 
@@ -60,9 +65,20 @@ def test_our_own_templates_without_their_first_lines_give_the_same_documents() -
     own["page.html.j2"] = page[:start] + "{{ head }}\n" + page[page.index('<meta name="viewport"') :]
     own["report.css"] = (OURS / "report.css").read_text()
     plain, found = rendered({}, "hostile"), rendered(own, "hostile")
+    # Elements take more bytes than backticks, so that of a hostile run a barer comment may fit.
+    plain["comment.md"], found["comment.md"] = rendered({})["comment.md"], rendered(own)["comment.md"]
     for name, text in plain.items():
         assert "could not be used" not in found[name], name
-        assert found[name].split() == text.split(), name
+        assert _read(name, found[name]) == _read(name, text), name
+
+
+def _read(name: str, document: str) -> list[str]:
+    """Return a document's words as a reader gets them: code may be written between backticks or as elements."""
+    if name.endswith(".html"):
+        return document.split()
+    html = github_flavored_markdown_to_html(document, Options.CMARK_OPT_UNSAFE)
+    root = html5lib.parseFragment(html, namespaceHTMLElements=False)
+    return "".join(root.itertext()).replace("\u200b", "").replace(r"<!\x2d-", "<!--").split()
 
 
 def test_what_a_model_said_is_as_inert_as_in_ours() -> None:
@@ -164,6 +180,105 @@ def test_escaping_and_joining_in_markdown_is_markdowns(printed: str) -> None:
     assert "could not be used" not in found
     for live in ("@acme", "#1", "[x](", "http://", "**b", "<i"):
         assert live not in found
+
+
+UNBALANCED = {
+    "a fence": ("```\n{{ page.headline }}", "leaves the code fence of line 2 open"),
+    "a fence of tildes in a list": ("- ~~~text\n  x", "leaves the code fence of line 2 open"),
+    "a fence that a shorter one does not end": ("````\nx\n```", "leaves the code fence of line 2 open"),
+    "a fence around a fence of ours in elements is none": ("```\n{{ page.headline|fence }}", "leaves the code fence"),
+    "a fold": ("<details><summary>more</summary>\n\n{{ page.headline }}", "leaves the details element of line 2 open"),
+    "a fold that is closed twice": ("<details>x</details>\n</details>", "closes a details element in line 3"),
+    "a fold around half of another element": ("<details><b></details></b>", "closes a details element in line 2"),
+    "a comment": ("<!-- {{ page.headline }}", "leaves the comment of line 2 open"),
+    "small print": ("<sub>{{ page.headline }}", "leaves the sub element of line 2 open"),
+    "a backtick": ("`{{ page.headline }}", "leaves a backtick without its pair in line 2"),
+    "a branch that closes nothing": ("<details>{% if page.gate == '' %}</details>{% endif %}", "leaves the details element"),
+}
+
+
+@pytest.mark.parametrize(("body", "said"), UNBALANCED.values(), ids=UNBALANCED.keys())
+def test_what_is_begun_has_to_be_ended(body: str, said: str) -> None:
+    found = commented("{{ page.verdict.word }}\n" + body)
+    assert "could not be used" in found
+    assert said in found
+    assert "## ❌ FAIL" in found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<details><summary>The verdict</summary>\n\n{{ page.verdict.word }}\n\n</details>",
+        "<!-- {{ page.verdict.word }} -->\nlooks good",
+        "<details><summary>a <b>b</b></summary>\n<details open>{{ page.verdict.word }}</details></details>",
+    ],
+)
+def test_a_verdict_that_is_folded_away_costs_the_layout(body: str) -> None:
+    found = commented(body)
+    assert "says FAIL only where it is folded away or hidden" in found
+    assert "## ❌ FAIL" in found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<details open><summary>The verdict</summary>\n\n{{ page.verdict.word }}\n\n</details>",
+        "<details><summary>{{ page.verdict.word }}</summary>\n\nmore\n\n</details>",
+        "`{{ page.verdict.word }}` <br> <p>a <img src=x> `<details>` and ``a ` b``\n\n```\n<details> ` <!--\n```",
+        "> ```text\n> {{ page.verdict.word }}\n> ```\n\n1. ~~~\n   ```\n   ~~~\n\n<!-- a --> <!-- <details> -->",
+    ],
+)
+def test_what_is_in_order_is_used(body: str) -> None:
+    assert "could not be used" not in commented(body)
+
+
+LIVE = "<details>@acme/all <b>x</b> [y](http://evil)\n~~~\n```\n<script>\n~~~\n`"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "` {{ said|code }} `",
+        "{{ said|code }} ` {{ said|code }} `",
+        "~~~\n{{ said|fence }}\n~~~",
+        "```\n{{ said|fence }}\n```",
+        "- {{ said|fence }}",
+        "x {{ said|fence }} y",
+        "` {{ said|told }} `",
+    ],
+)
+def test_what_stands_around_a_hostile_text_does_not_open_it(around: str) -> None:
+    """A template's own stray backtick or fence paired with those around a model's text, which then was live Markdown."""
+    own = Templates({"comment.md.j2": "{{ page.verdict.word }}\n\n" + around.replace("said", "page.headline")})
+    made = SAMPLES["fail"]()
+    verdict = made.verdict.model_copy(update={"headline": LIVE})
+    source = Source(made.plan, made.engines, made.manifests, verdict, made.sections, made.run_status, made.stages or ())
+    found = comment(source, own).decode()
+    assert "could not be used" not in found, "it is the template's layout that is shown"
+    html = github_flavored_markdown_to_html(found, Options.CMARK_OPT_UNSAFE)
+    root = html5lib.parseFragment(html, namespaceHTMLElements=False)
+    names = {str(each.tag) for each in root.iter() if isinstance(each.tag, str)}
+    assert not names & {"details", "b", "a", "script"}, html
+
+
+def test_balance_is_read_in_one_pass() -> None:
+    began = time.monotonic()
+    for text in (
+        "<b>" * 200_000,
+        "<!-- -->" * 200_000 + "<b>",
+        "`" * 9 + "` `` " * 200_000,
+        "<a " * 500_000 + "<b>",
+        "<title>" * 200_000,
+    ):
+        assert markdown_fault("FAIL\n" + text, "FAIL") != ""
+    assert time.monotonic() - began < 20
+
+
+def test_bytes_are_counted_and_not_characters() -> None:
+    """32 Mi characters of three bytes each were 96 MiB."""
+    found = rendered({"report.md.j2": "{{ page.verdict.word }}{% for i in range(100000) %}" + "\u20ac" * 150 + "{% endfor %}"})
+    assert "writes more than 32 MiB" in found["report.md"]
+    assert byte_count("a\u20ac\U0001f600\ud800") == 1 + 3 + 4 + 1
 
 
 @pytest.mark.parametrize("body", ENDLESS.values(), ids=ENDLESS.keys())
