@@ -20,7 +20,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # A library that the engine links to, which the base has no reason to have. It has no C++ compiler either, so torch is told to
-# ask for none: without that, the first sampled answer ends the engine.
+# ask for none: without that, the engine ended in the middle of a gate.
 cp -L "$(ldconfig -p | awk '/libnuma\.so\.1 / { print $NF; exit }')" "$work/libnuma.so.1"
 cat >"$work/Dockerfile" <<DOCKERFILE
 FROM $base
