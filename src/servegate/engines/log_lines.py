@@ -17,6 +17,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 """Colours and movements of the cursor; titles and links of a terminal."""
 _SOMETHING = re.compile(r"[^\n]+")
 _WRITER = re.compile(r"^\(([^()]{1,80})\) ?")
+_RAY_WORKER = re.compile(r"^\((RayWorker[^()]{1,80})\) ?")
+"""Ray passes its workers' lines on through the engine's process, which writes its own name before theirs."""
 _LEVEL = re.compile(r"^(DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,120}\] ?")
 MAX_LINE = 20_000
 MOST_LINES = 200_000
@@ -43,7 +45,7 @@ class Line:
     @property
     def is_worker(self) -> bool:
         """Whether a process below the API server wrote it: that is where the first cause of a failed start stands."""
-        return self.writer.startswith(("Worker", "VllmWorker", "EngineCore"))
+        return self.writer.startswith(("Worker", "VllmWorker", "RayWorker", "EngineCore"))
 
 
 def lines_of(text: str) -> list[Line]:
@@ -58,6 +60,8 @@ def lines_of(text: str) -> list[Line]:
         writer = level = ""
         if match := _WRITER.match(rest):
             writer, rest = match[1], rest[match.end() :]
+            if inner := _RAY_WORKER.match(rest):
+                writer, rest = inner[1], rest[inner.end() :]
         if match := _LEVEL.match(rest):
             level, rest = match[1], rest[match.end() :]
         found.append(Line(number, writer, level, rest))

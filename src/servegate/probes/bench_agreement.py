@@ -33,7 +33,10 @@ class Request:
     @property
     def tpot_ms(self) -> float:
         """Mean milliseconds of a further token; NaN for a single one."""
-        return 1000 * (self.ended_s - self.started_s - self.ttft_s) / (self.tokens - 1) if self.tokens > 1 else np.nan
+        if self.tokens <= 1:
+            return np.nan
+        # All tokens may come in one message, and the difference of two large clock readings is then a little below 0.
+        return max(0.0, 1000 * (self.ended_s - self.started_s - self.ttft_s) / (self.tokens - 1))
 
 
 def durations_agree(stated_s: float, span_s: float, requests: int) -> None:

@@ -217,3 +217,17 @@ def test_on_a_cpu_the_spread_is_said_to_be_the_hosts() -> None:
     comparison = compare(seen, ThroughputSettings())
     assert isinstance(comparison, Comparison)
     assert "20.0% between starts, since the host sets the pace" in present(comparison, seen, ThroughputSettings(), ()).noise
+
+
+def test_the_setting_that_an_unknown_pace_names_settles_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else no candidate that is 1.2 times as fast could ever PASS on a card or model without a known ceiling."""
+    steady = [4_300.0, 4_310.0, 4_290.0, 4_305.0]
+    arms = arm({32: steady}), arm({32: [1.2 * each for each in steady]})
+    comparison, point = speed(monkeypatch, *arms, (None, None), ThroughputSettings())
+    assert point.claim == "unclear"
+    (doubt,) = judge(comparison, ThroughputSettings())
+    assert "checks.throughput.limits.host_restart_sd" in doubt.message
+    calibrated = ThroughputSettings.model_validate({"limits": {"host_restart_sd": 0.0118}})
+    comparison, point = speed(monkeypatch, *arms, (None, None), calibrated)
+    assert point.claim == "faster"
+    assert {each.severity for each in judge(comparison, calibrated)} <= {Severity.INFO}

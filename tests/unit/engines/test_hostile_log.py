@@ -80,6 +80,22 @@ def test_ranks_of_one_kind_speak_for_themselves() -> None:
     assert (facts.kv_cache_tokens, facts.contradictions) == (100, ())
 
 
+def test_rays_workers_speak_for_themselves_behind_the_engines_own_name() -> None:
+    """Ray hands on what its workers print; their parts of a model differ in size, as the ranks of other executors do."""
+    lines = [
+        f"(EngineCore_DP0 pid=10) (RayWorkerWrapper pid={pid}{where}) INFO 11-29 17:00:00 [x.py:1] Model loading took {gib} GiB"
+        for pid, where, gib in ((21, "", "4.05"), (22, ", ip=10.0.0.2", "4.51"))
+    ]
+    assert [(line.writer, line.level, line.is_worker) for line in lines_of("\n".join(lines))] == [
+        ("RayWorkerWrapper pid=21", "INFO", True), ("RayWorkerWrapper pid=22, ip=10.0.0.2", "INFO", True),
+    ]  # fmt: skip
+    facts = facts_of("\n".join(lines))
+    assert (facts.contradictions, facts.weights_gib) == ((), 4.05)
+    told = facts_of("\n".join([*lines, lines[1].replace("4.51", "0.01")]))
+    assert len(told.contradictions) == 1
+    assert told.weights_gib is None
+
+
 def test_every_attention_backend_that_is_named_is_kept() -> None:
     assert facts_of(REAL + API + "model 'x Using FAST_ATTN attention backend'\n").attention_backend == (
         facts_of(REAL).attention_backend or ""

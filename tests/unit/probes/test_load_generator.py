@@ -13,6 +13,7 @@ import pytest
 from servegate.domain.load import Load, LoadSpec
 from servegate.errors import MeasurementError
 from servegate.http import HttpClient
+from servegate.probes.bench_agreement import Request
 from servegate.probes.bench_result import bench_argv, read_bench
 from servegate.probes.load_generator import VllmBench
 from servegate.probes.metrics import PrefixCache, hit_rate, prefix_cache
@@ -64,6 +65,14 @@ def test_the_command(server: CompletionsServer) -> None:
     body = json.loads(next(word for word in argv if word.startswith("--extra-body=")).partition("=")[2])
     assert body["cache_salt"] == "s1"
     assert (body["repetition_penalty"], body["temperature"]) == (1.0, 0.0)
+
+
+def test_tokens_that_came_all_at_once_took_no_time_and_never_less() -> None:
+    """A measurement with a time below 0 is refused when it is stored, and the whole load would be lost."""
+    for begun_s in (81_234.567, 300_001.1, 912_345.678):
+        for took_s in (0.013, 0.101, 0.7, 2.3):
+            at_once = Request(begun_s, begun_s + took_s, took_s, [], prompt_tokens=16, tokens=8)
+            assert 0 <= at_once.tpot_ms < 1e-6
 
 
 @pytest.mark.parametrize(

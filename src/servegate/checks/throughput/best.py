@@ -1,4 +1,4 @@
-"""What a load of this shape can show at best. Speed never earns a PASS and withholds none: it says what it will not judge."""
+"""What a load of this shape can show at best. Too small a load withholds no PASS: it says what it will not judge."""
 
 from __future__ import annotations
 

@@ -92,9 +92,8 @@ def _pair(baseline: ThroughputMeasurement, candidate: ThroughputMeasurement) -> 
         for load in sorted({key[:2] for key in same})
     }
     return paired, Unpaired(
-        # a window that is held twice has one partner at most
-        baseline_only=len(left.keys() - right.keys()) + len(baseline.points) - len(left),
-        candidate_only=len(right.keys() - left.keys()) + len(candidate.points) - len(right),
+        baseline_only=len(left.keys() - right.keys()),
+        candidate_only=len(right.keys() - left.keys()),
         hash_differs=len(both) - len(same),
     )
 

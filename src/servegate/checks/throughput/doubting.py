@@ -60,7 +60,8 @@ def _pace(point: SpeedPair, pair: Paired, settings: ThroughputSettings) -> str |
     return (
         f"pace-unknown: what the card allows is not known ({point.ceilings_reason or 'no ceiling'}), so it is not known either "
         f"whether the host set the pace; where it does, two starts of one config differ by as much as this (a standard "
-        f"deviation of {spread:.0%}). Calibrate here, and set limits.host_restart_sd to what was seen"
+        f"deviation of {spread:.0%}). To settle it: set checks.throughput.limits.host_restart_sd to the restart spread that "
+        "`servegate calibrate` shows for this gate, whichever setting it names"
     )
 
 
