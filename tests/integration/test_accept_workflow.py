@@ -30,7 +30,7 @@ from servegate.publish.pull_request import connect
 from tests.fakes.github import PULL_REQUEST, REPOSITORY, Replica
 from tests.integration.measured_prompts import write_measured
 from tests.unit.checks.prompts_evidence import evidence
-from tests.unit.samples import plan
+from tests.unit.samples import TWO_ROUNDS, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = yaml.safe_load((ROOT / "examples/workflows/accept.yml").read_text())
@@ -158,7 +158,7 @@ def measured(folder: Path, head: str, costs: int = 6) -> bytes:
     checks = {"prompts": PromptsSettings.model_validate({"limits": limits}).to_json()}
     origin = Origin(base="a" * 40, merge_base="a" * 40, head=head, baseline_path="s.yaml", candidate_path="s.yaml")
     settings = {"publish.check_run": {"value": True, "source": "default"}}
-    made = plan(checks=checks, policy="quick", origin=origin, settings=settings)
+    made = plan(checks=checks, policy="quick", origin=origin, settings=settings, schedule=TWO_ROUNDS)
     run = RunDirectory.create(folder / "demo")
     write_measured(run, made, found, "2020-01-01T10:00:00+00:00")
     watched = {"files": "*.yaml", "arguments": None, "environment": None, "document": None}

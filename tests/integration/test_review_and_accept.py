@@ -14,7 +14,7 @@ from servegate.cli import group
 from servegate.errors import ServegateError
 from tests.integration.measured_prompts import write_measured
 from tests.unit.checks.prompts_evidence import evidence
-from tests.unit.samples import plan
+from tests.unit.samples import TWO_ROUNDS, plan
 
 HOSTILE = "<script>alert(1)</script> It costs {} euros \u2028 \ud83d a day."
 
@@ -25,7 +25,7 @@ def write(root: Path, policy: str = "release") -> Path:
     settings = PromptsSettings.model_validate(
         {"limits": {"fact_changes": "review" if policy == "release" else "inform", "unseen_increase_points": 15}}
     )
-    made = plan(checks={"prompts": settings.to_json()}, policy="quick")
+    made = plan(checks={"prompts": settings.to_json()}, policy="quick", schedule=TWO_ROUNDS)
     run = RunDirectory.create(root)
     write_measured(run, made, found, "2026-11-20T10:00:00+00:00")
     return root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def test_equal_arms_pass_with_both_passes_shown(sampling: Path) -> None:
 def test_the_plan_calls_each_step_what_it_is(sampling: Path) -> None:
     schedule = servegate(sampling, "plan").stdout.partition("Schedule")[2]
     rows = [line.split(maxsplit=3) for line in schedule.splitlines() if line.startswith(("1", "2", "3", "4"))]
-    assert [row[3].strip() for row in rows if row[1:3] == ["baseline", "prompts"]][-2:] == ["samples", "one at a time"]
+    # Columns are parted by two spaces or more: the step's name, then its requests, tokens read and tokens written.
+    steps = [re.split(r"\s{2,}", row[3].strip()) for row in rows if row[1:3] == ["baseline", "prompts"]][-2:]
+    assert [step[:2] for step in steps] == [["samples", "96"], ["one at a time", "24"]]
 
 
 def test_answers_that_break_only_when_they_are_sampled_are_read(sampling: Path) -> None:

@@ -22,6 +22,14 @@ def arm(name: str = "baseline", **options: object) -> Arm:
     )
 
 
+TWO_ROUNDS = tuple(
+    Step(session=session, arm=arm, check="prompts", step=step)
+    for session, arm in enumerate(("baseline", "candidate"))
+    for step in (0, 1)
+)
+"""A schedule of both rounds of prompts, for plans of which no row may be more than was planned."""
+
+
 def plan(**changes: object) -> Plan:
     values: dict[str, object] = {
         "gate": "demo",
