@@ -12,6 +12,7 @@ from servegate.artifacts import RunDirectory
 from servegate.checks import discovered
 from servegate.checks.reach import Amount
 from servegate.checks.reaching import out_of_reach
+from servegate.checks.throughput.pace import restart_sd
 from servegate.checks.throughput.settings import ThroughputSettings
 from servegate.config import Resolved
 from servegate.domain.arms import Role
@@ -49,9 +50,7 @@ def _spread(found: Resolved) -> str | None:
     spread = restarts(plan.calibration, valid_for(plan), measured=False)
     if spread is None:
         return None
-    limits = settings.limits
-    assumed = limits.restart_sd if spread.setting == "restart_sd" else max(limits.restart_sd, limits.host_restart_sd)
-    return spread.against(assumed)
+    return spread.against(restart_sd(host=spread.setting == "host_restart_sd", settings=settings))
 
 
 def asked(found: Resolved, step: Step) -> Amount:

@@ -21,7 +21,7 @@ from github.IssueComment import IssueComment
 from servegate.errors import PublishError, UsageError
 from servegate.publish.commands import PERSON, WRITERS, Accept, accept_command, accepted_by
 from servegate.publish.event import Event, document_of, payload_of, read_event
-from servegate.publish.marks import Shown, shown_by
+from servegate.publish.marks import Shown, shown_by, written_by
 from servegate.publish.pull_request import connect, permission_of, viewer
 from servegate.publish.refusals import said_in_words
 
@@ -67,7 +67,7 @@ class _Conversation:
         """Return what the gate's comment shows, and since when; None when there is none of ours."""
         for comment in self.comments:
             shown = shown_by(comment.body)
-            if shown is not None and shown.gate == gate and comment.user is not None and comment.user.login == self.us:
+            if shown is not None and shown.gate == gate and written_by(comment, self.us):
                 return shown, shown.since or comment.updated_at
         return None
 

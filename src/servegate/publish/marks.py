@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from github.IssueComment import IssueComment
+
 from servegate.publish.event import Run
 
 _LINES = re.compile(
@@ -47,6 +49,11 @@ class Shown:
 def marker(gate: str) -> str:
     """Return the hidden line that a gate's comment starts with."""
     return f"<!-- servegate:{gate} -->"
+
+
+def written_by(comment: IssueComment, login: str) -> bool:
+    """Whether a comment is of that account; one whose author is gone is nobody's."""
+    return comment.user is not None and comment.user.login == login
 
 
 def shown_by(body: str | None) -> Shown | None:

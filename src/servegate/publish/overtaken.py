@@ -12,7 +12,7 @@ from dataclasses import replace
 from github import Github
 
 from servegate.publish.event import Event, PullRequest
-from servegate.publish.marks import Shown, shown_by
+from servegate.publish.marks import Shown, shown_by, written_by
 from servegate.publish.pull_request import viewer
 from servegate.publish.refusals import said_in_words
 
@@ -26,7 +26,7 @@ def mark_overtaken(github: Github, event: Event, pull_request: PullRequest) -> i
             return 0  # a newer run does it, and knows better
         for comment in list(pull.get_issue_comments()):
             shown = shown_by(comment.body)
-            if shown is None or shown.head == pull_request.head_sha or comment.user is None or comment.user.login != author:
+            if shown is None or shown.head == pull_request.head_sha or not written_by(comment, author):
                 continue
             text = _text(shown, event)
             # It may have been updated since it was listed, by a run of the newest commit.

@@ -25,7 +25,7 @@ from urllib3 import Retry
 
 from servegate.errors import PublishError
 from servegate.publish.event import Event, PullRequest
-from servegate.publish.marks import Body, Shown, marker, shown_by
+from servegate.publish.marks import Body, Shown, marker, shown_by, written_by
 from servegate.publish.refusals import LockedError, message_of, said_in_words
 
 MAX_BODY_BYTES = 65_000
@@ -186,7 +186,7 @@ class _Comments:
         found = [
             comment
             for comment in self.pull.get_issue_comments()
-            if (comment.body or "").startswith(start) and comment.user is not None and comment.user.login == self.author
+            if (comment.body or "").startswith(start) and written_by(comment, self.author)
         ]
         return sorted(found, key=lambda comment: comment.id)
 

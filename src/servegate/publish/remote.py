@@ -18,7 +18,7 @@ from servegate.errors import PublishError
 from servegate.publish import Publication
 from servegate.publish.check_run import MOST_SUMMARY_BYTES, Check, conclusion_of, put_check
 from servegate.publish.event import Event, PullRequest, Run
-from servegate.publish.marks import shown_by
+from servegate.publish.marks import shown_by, written_by
 from servegate.publish.overtaken import mark_overtaken
 from servegate.publish.pull_request import DEADLINE_S, MAX_BODY_BYTES, connect, put_comment, target_of, viewer
 from servegate.publish.refusals import said_in_words
@@ -150,7 +150,7 @@ def shown_run(github: Github, event: Event, pull_request: PullRequest, settings:
     An acceptance judges a run again and is no newer run: it must give way to one that is started again, as that run would.
     """
     pull, author = github.get_repo(event.repository).get_pull(pull_request.number), viewer(github)
-    ours = [each.body for each in pull.get_issue_comments() if each.user is not None and each.user.login == author]
+    ours = [each.body for each in pull.get_issue_comments() if written_by(each, author)]
     shown = [each for each in map(shown_by, ours) if each is not None and each.head == pull_request.head_sha]
     if settings.drawn_from is None:
         return max((each.run for each in shown), default=event.run)

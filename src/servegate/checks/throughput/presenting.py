@@ -5,6 +5,7 @@ from __future__ import annotations
 from servegate.checks.contract import Evidence, measured, not_measured, remarks
 from servegate.checks.throughput.explaining import reading
 from servegate.checks.throughput.latency import alone, goodput, in_flight, latency, machine
+from servegate.checks.throughput.pace import restart_sd
 from servegate.checks.throughput.record import ThroughputMeasurement
 from servegate.checks.throughput.settings import SINGLE, Limits, ThroughputSettings
 from servegate.checks.throughput.shape import SpeedContrast, SpeedPair
@@ -232,7 +233,7 @@ def _how(settings: ThroughputSettings) -> Fold:
         "the same prompts in both arms, none twice. One run of `vllm bench serve`, the baseline's in both arms, is cut into "
         f"windows where its requests end{turns}; the first round of requests fills the engine and is not counted. "
         f"The interval of the ratio joins the spread of the windows of both arms with {limits.restart_sd:.1%} between starts "
-        f"(once per arm; {max(limits.restart_sd, limits.host_restart_sd):.0%} where both arms make less than "
+        f"(once per arm; {restart_sd(host=True, settings=settings):.0%} where both arms make less than "
         f"{limits.host_share:.0%} of what their cards allow), since windows of one start agree better than starts do. Speed "
         "fails the gate only at "
         f"{settings.judged_at} in flight and only when the ratio is below {limits.fail_ratio:g} with 95 % confidence; it "
